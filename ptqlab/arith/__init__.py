@@ -1,0 +1,1 @@
+"""Number formats, rounding, requantization and metrics: pure numpy, no graph, no files."""
