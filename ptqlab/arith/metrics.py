@@ -1,0 +1,87 @@
+"""How near two tensors are, summed up over samples without keeping them.
+
+cosine(a, b): both all zero -> 1.0, exactly one all zero -> 0.0 (our definition).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+CHUNK = 1 << 14
+
+
+@dataclass
+class Agreement:
+    """Running comparison of a reference tensor `a` with `b`, sample after sample.
+
+    Sums are float64; dot products are made in float32 over chunks of 16 K elements (error about 1e-7
+    relative) and added up in float64.
+    """
+
+    aa: float = 0.0
+    bb: float = 0.0
+    ab: float = 0.0
+    abs_diff: float = 0.0
+    max_diff: float = 0.0
+    count: int = 0
+    samples: int = 0
+
+    def add(self, a: np.ndarray, b: np.ndarray, distances: bool = False) -> None:
+        """Take one more sample into account; `distances` also sums L1 and the largest difference."""
+        x = np.ascontiguousarray(a, dtype=np.float32).ravel()
+        y = np.ascontiguousarray(b, dtype=np.float32).ravel()
+        for start in range(0, x.size, CHUNK):
+            p, q = x[start : start + CHUNK], y[start : start + CHUNK]
+            self.aa += float(np.dot(p, p))
+            self.bb += float(np.dot(q, q))
+            self.ab += float(np.dot(p, q))
+        if distances:
+            diff = np.abs(x.astype(np.float64) - y.astype(np.float64))
+            self.abs_diff += float(diff.sum())
+            self.max_diff = max(self.max_diff, float(diff.max(initial=0.0)))
+        self.count += x.size
+        self.samples += 1
+
+    @property
+    def all_zero(self) -> bool:
+        return self.aa == 0.0 and self.bb == 0.0
+
+    @property
+    def cosine(self) -> float:
+        if self.all_zero:
+            return 1.0
+        if self.aa == 0.0 or self.bb == 0.0:
+            return 0.0
+        # sqrt of each factor, not of the product: the product overflows for large activations
+        return max(-1.0, min(1.0, self.ab / np.sqrt(self.aa) / np.sqrt(self.bb)))
+
+    @property
+    def squared_error(self) -> float:
+        return max(0.0, self.aa - 2.0 * self.ab + self.bb)
+
+    @property
+    def mse(self) -> float:
+        return self.squared_error / max(self.count, 1)
+
+    @property
+    def sqnr(self) -> float:
+        """Signal to quantization noise, 10 log10(sum a^2 / sum (a-b)^2) in dB; inf when equal."""
+        if self.squared_error == 0.0:
+            return float("inf")
+        return float(10.0 * np.log10(self.aa / self.squared_error)) if self.aa else float("-inf")
+
+    @property
+    def l1(self) -> float:
+        """Mean of |a - b| (the vendor's L1 distance, inferred from published logs)."""
+        return self.abs_diff / max(self.count, 1)
+
+    @property
+    def l2(self) -> float:
+        """sqrt(sum (a-b)^2) / N (the vendor's L2 distance, inferred from published logs)."""
+        return float(np.sqrt(self.squared_error)) / max(self.count, 1)
+
+    @property
+    def chebyshev(self) -> float:
+        """Largest |a - b|."""
+        return self.max_diff
