@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptqlab.arith.formats import QType
-
-HALF = np.float32(0.5)
-
 
 def round_half_away(values: np.ndarray) -> np.ndarray:
     """Nearest whole number, ties away from zero; dtype (float32 or float64) is kept.
@@ -22,14 +18,20 @@ def round_half_away(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.floor(np.abs(values) + half)
 
 
-def quantize(values: np.ndarray, scale: np.ndarray, zero_point: int, qtype: QType) -> np.ndarray:
-    """q = clamp(round_half_away(x / scale + zero_point)), computed in float32; returns `qtype` integers.
+def quantize(values: np.ndarray, scale: np.ndarray | np.float32, zero_point: int, low: int, high: int) -> np.ndarray:
+    """q = clamp(round_half_away(x / scale + zero_point), low, high); float32 whole numbers.
 
-    `scale` is float32, a scalar or broadcastable to `values` (per channel). The zero point is added before
-    rounding (documented).
+    Computed in float32 as written. `scale` is a scalar or broadcastable to `values` (per channel). The zero
+    point is added before rounding (documented).
     """
-    codes = round_half_away(values.astype(np.float32) / scale.astype(np.float32) + np.float32(zero_point))
-    return np.clip(codes, np.float32(qtype.qmin), np.float32(qtype.qmax)).astype(qtype.numpy)
+    codes = round_half_away(values.astype(np.float32) / np.asarray(scale, np.float32) + np.float32(zero_point))
+    return np.clip(codes, np.float32(low), np.float32(high))
+
+
+def fake_quantize(values: np.ndarray, scale: np.ndarray | np.float32, zero_point: int, low: int, high: int) -> np.ndarray:
+    """What a value becomes by quantize and dequantize, float32: (q - zero_point) * scale."""
+    codes = quantize(values, scale, zero_point, low, high)
+    return (codes - np.float32(zero_point)) * np.asarray(scale, np.float32)
 
 
 def dequantize(codes: np.ndarray, scale: np.ndarray, zero_point: int) -> np.ndarray:

@@ -1,0 +1,13 @@
+"""The integer operators of the BPU: one explicit table."""
+from ptqlab.ops.integer.boundary import BOUNDARY_OPS
+from ptqlab.ops.integer.conv import CONV_OPS
+from ptqlab.ops.integer.elementwise import ELEMENTWISE_OPS
+from ptqlab.ops.integer.matmul import MATMUL_OPS
+from ptqlab.ops.integer.pool import POOL_OPS
+from ptqlab.ops.integer.spec import DOMAIN, DOMAIN_VERSION, OPSET, IntegerOp
+
+INTEGER_OPS: dict[str, IntegerOp] = {
+    op.name: op for op in (*BOUNDARY_OPS, *CONV_OPS, *MATMUL_OPS, *ELEMENTWISE_OPS, *POOL_OPS)
+}
+
+__all__ = ["DOMAIN", "DOMAIN_VERSION", "INTEGER_OPS", "OPSET", "IntegerOp"]

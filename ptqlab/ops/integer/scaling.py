@@ -1,0 +1,60 @@
+"""From an accumulator to the output code: requantize, add a residual, clamp.
+
+Reference and emitted form stand side by side, so that one can be read against the other.
+`rescale` is defined in `arith.requantize`; here in float64, exact because |v * m| < 2^53:
+    rescale(v, m, s)  =  floor(v * (m * 2^-s) + 0.5)      for s >= 1; for s <= 0 the product is whole already
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.requantize import GUARD_BITS, clamp, rescale
+from ptqlab.ops.emit import DOUBLE, Emitter
+from ptqlab.ops.integer.spec import INT, output_dtype
+
+OUTPUT_ATTRIBUTES = {"y_zero_point": INT, "low": INT, "high": INT, "to": INT}
+
+
+def requantize(attrs: Mapping[str, Any], acc: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """y = clamp(zp + rescale(acc, m, s), low, high)"""
+    codes = attrs["y_zero_point"] + rescale(acc, multiplier, shift)
+    return clamp(codes, attrs["low"], attrs["high"], output_dtype(attrs))
+
+
+def emit_requantize(e: Emitter, acc: ir.Value) -> ir.Value:
+    scaled = e.op("Mul", e.cast(acc, DOUBLE), e.ratio("multiplier", "shift"))
+    return _round_and_saturate(e, scaled)
+
+
+def requantize_sum(attrs: Mapping[str, Any], *operands: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+    """y = clamp(zp + ((sum of rescale(v, m, s - G) + 2^(G-1)) >> G)), G = GUARD_BITS"""
+    total = sum(rescale(v, m, s.astype(np.int64) - GUARD_BITS) for v, m, s in operands)
+    rounded = (np.asarray(total) + (1 << (GUARD_BITS - 1))) >> GUARD_BITS
+    return clamp(attrs["y_zero_point"] + rounded, attrs["low"], attrs["high"], output_dtype(attrs))
+
+
+def emit_requantize_sum(e: Emitter, *operands: tuple[ir.Value, str, str]) -> ir.Value:
+    terms = [
+        e.op("Floor", e.op("Add", e.op("Mul", e.cast(v, DOUBLE), e.ratio(m, s, GUARD_BITS)), e.const(np.float64(0.5))))
+        for v, m, s in operands
+    ]
+    return emit_guarded(e, terms)
+
+
+def emit_guarded(e: Emitter, terms: list[ir.Value]) -> ir.Value:
+    """Sum of float64 terms with GUARD_BITS fractional bits to the output code."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = e.op("Add", total, term)
+    return _round_and_saturate(e, e.op("Mul", total, e.const(np.float64(2.0**-GUARD_BITS))))
+
+
+def _round_and_saturate(e: Emitter, scaled: ir.Value) -> ir.Value:
+    # floor(v + 0.5) + zp = floor(v + (0.5 + zp)): the zero point is whole
+    offset = e.op("Add", e.integer("y_zero_point", DOUBLE), e.const(np.float64(0.5))) if not e.fast else e.const(
+        np.float64(0.5 + e.attributes["y_zero_point"]))
+    return e.saturate(e.op("Floor", e.op("Add", scaled, offset)))
