@@ -1,0 +1,1 @@
+"""Networks and photos that tests and benchmarks measure the product on."""
