@@ -243,11 +243,11 @@ def _efficientnet_lite0(weights: WeightSource) -> onnx.ModelProto:
     return net.model("efficientnet_lite0")
 
 
-def _save_verified(net: onnx.ModelProto, weights: CheckpointWeights, torch_net: nn.Module, path: Path) -> None:
+def _save_verified(net: onnx.ModelProto, used: CheckpointWeights, torch_net: nn.Module, path: Path) -> None:
     """Compare ONNX with the torch network on two random images, then write the file in one step."""
     import torch
 
-    weights.check_all_used()
+    used.check_all_used()
     session = onnxruntime.InferenceSession(net.SerializeToString(), providers=["CPUExecutionProvider"])
     for seed in range(2):
         image = np.random.default_rng(seed).uniform(-1, 1, (1, 3, 224, 224)).astype(np.float32)
