@@ -1,0 +1,1 @@
+"""The command line: one argparse tree, shared with the notebook magics."""

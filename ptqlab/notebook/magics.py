@@ -1,0 +1,115 @@
+"""`%ptq VERB ...` and `%%ptq compile` with the YAML in the cell: the verbs of the command line, in a notebook."""
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+from traitlets import Bool, Enum
+
+from ptqlab.cli.parser import LANGUAGES, MARCHES, Done, Parser, Usage, build, parse
+from ptqlab.errors import PtqError
+from ptqlab.report.words import set_language
+
+if TYPE_CHECKING:
+    from ptqlab.result.compiled import CompileResult
+
+RESULT_NAME = "ptq_result"
+
+
+@magics_class
+class PtqMagics(Magics):
+    """Defaults of the `%ptq` magic; set with `%config PtqMagics.march = "nash-e"`."""
+
+    march = Enum(("", *MARCHES), default_value="",
+                 help="platform for lines that give a model without --march").tag(config=True)
+    language = Enum(("", *LANGUAGES), default_value="", help="language of tables and views").tag(config=True)
+    quiet = Bool(False, help="show no progress").tag(config=True)
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.parser: Parser = build("%ptq")
+        self.last: CompileResult | None = None
+
+    @line_cell_magic
+    def ptq(self, line: str, cell: str | None = None) -> Any:
+        """Quantize models for the BPU: `%ptq -h` lists the verbs, `%ptq VERB -h` the options of one."""
+        try:
+            args = parse(self.parser, shlex.split(line))
+            if cell is not None and args.verb != "compile":
+                raise Usage("only `%%ptq compile` takes a cell")
+            chosen = args.lang or self.language
+            if chosen:
+                set_language(chosen)
+            return _VERBS[args.verb](self, args, cell)
+        except Done:
+            return None
+        except Usage as error:
+            raise UsageError(str(error)) from None
+        except ValueError as error:
+            if isinstance(error, UnicodeError) or "quotation" not in str(error):
+                raise
+            raise UsageError(f"%ptq: {error}; quote a value that holds spaces: \"...\"") from None
+
+    def _keep(self, run: CompileResult) -> CompileResult:
+        self.last = run
+        self.shell.user_ns[RESULT_NAME] = run
+        return run
+
+    def _progress(self) -> bool | None:
+        return False if self.quiet else None
+
+    def _compile(self, args: argparse.Namespace, cell: str | None) -> CompileResult:
+        from ptqlab.cli.verbs import run_compile
+
+        if args.march is None and args.model is not None and self.march:
+            args.march = self.march
+        if cell is None:
+            return self._keep(run_compile(args, progress=self._progress()))
+        if args.config is not None:
+            raise Usage("the configuration is in the cell: leave out -c")
+        return self._keep(run_compile(args, cell_config(cell, self.shell.user_ns), progress=self._progress()))
+
+    def _demo(self, args: argparse.Namespace, cell: str | None) -> CompileResult:
+        from ptqlab.cli.verbs import run_demo
+
+        return self._keep(run_demo(args, progress=self._progress()))
+
+    def _explain(self, args: argparse.Namespace, cell: str | None) -> Any:
+        from ptqlab.cli.verbs import chosen_run
+
+        return chosen_run(args, self.last).explain(args.node)
+
+    def _cosine(self, args: argparse.Namespace, cell: str | None) -> Any:
+        from ptqlab.artifacts.files import atomic_write
+        from ptqlab.cli.verbs import chosen_run
+
+        figure = chosen_run(args, self.last).plot_cosine()
+        if args.output is not None:
+            atomic_write(args.output, figure.to_html(include_plotlyjs=True))
+        return figure
+
+
+_VERBS: dict[str, Callable[[PtqMagics, argparse.Namespace, str | None], Any]] = {
+    "compile": PtqMagics._compile, "demo": PtqMagics._demo, "explain": PtqMagics._explain, "cosine": PtqMagics._cosine,
+}
+
+
+def cell_config(cell: str, names: Mapping[str, Any]) -> Any:
+    """The configuration of a cell. `{name}` is replaced by the notebook's variable of that name when it is a
+    text, a path or a number; any other use of braces is YAML's own."""
+    from ptqlab.config.yaml_reader import read_yaml
+
+    def value(found: re.Match[str]) -> str:
+        held = names.get(found[1])
+        return str(held) if isinstance(held, str | int | float | Path) and not isinstance(held, bool) else found[0]
+
+    document = read_yaml(re.sub(r"\{([A-Za-z_]\w*)\}", value, cell), "cell", Path.cwd())
+    if document.problems:
+        raise PtqError(document.problems, "configuration")
+    return document.data

@@ -1,0 +1,117 @@
+"""A record as one static piece of html: no script, nothing fetched, every name escaped.
+
+Colours come from JupyterLab's `--jp-*` variables where they exist and follow the page's text colour where
+they do not, so that it reads on light and on dark. Colour never speaks alone: the words and numbers stand beside.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from ptqlab.artifacts.tables import explain_nan, has_nan, number, printable
+from ptqlab.errors import Finding
+from ptqlab.report.chart import strip_chart
+from ptqlab.report.choose import headline, partial, worst_nodes
+from ptqlab.report.words import language, say
+from ptqlab.stages.record import NodeRow, Record
+
+STYLE = """
+.ptqlab{font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:13px;line-height:1.45;
+color:var(--jp-ui-font-color1,inherit);max-width:62rem}
+.ptqlab h4{margin:.9em 0 .3em;font-size:13px;font-weight:600}
+.ptqlab .ptqlab-head{font-size:14px;font-weight:600;margin:.2em 0}
+.ptqlab .ptqlab-badge{display:inline-block;border:1px solid currentColor;border-radius:3px;padding:0 .4em;
+margin-right:.5em;font-size:12px;font-weight:600}
+.ptqlab table{border-collapse:collapse;margin:.2em 0;font-size:12px;color:inherit;background:transparent}
+.ptqlab th,.ptqlab td{border:0;border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.4));
+padding:.2em .7em .2em 0;text-align:left;vertical-align:top;background:transparent;color:inherit;max-width:24rem;white-space:nowrap}
+.ptqlab td:first-child,.ptqlab td:last-child{overflow-wrap:anywhere;white-space:normal}
+.ptqlab td:first-child{min-width:9rem}
+.ptqlab .ptqlab-wide{overflow-x:auto}
+.ptqlab th{font-weight:600}
+.ptqlab td.ptqlab-number{font-family:var(--jp-code-font-family,monospace)}
+.ptqlab code{font-family:var(--jp-code-font-family,monospace);font-size:12px;background:transparent;color:inherit;
+overflow-wrap:anywhere}
+.ptqlab ul{margin:.2em 0;padding-left:1.2em}
+.ptqlab .ptqlab-quiet{color:var(--jp-ui-font-color2,inherit)}
+.ptqlab dl{display:grid;grid-template-columns:max-content 1fr;gap:.15em 1em;margin:.3em 0}
+.ptqlab dt{font-weight:600}
+.ptqlab dd{margin:0;overflow-wrap:anywhere}
+"""
+SHOWN_FINDINGS = 12
+
+
+def summary_html(record: Record, folder: Path | None = None, *, worst: int = 5) -> str:
+    """The same as `text.summary`, as html with a small drawing of the cosines."""
+    why = partial(record)
+    parts = [
+        f"<div class='ptqlab-head'><span class='ptqlab-badge'>{escape(say('partial' if why else 'complete'))}</span>"
+        f"{text(headline(record))}</div>",
+    ]
+    if why:
+        parts.append(f"<div>{text(why)}</div>")
+    parts += [heading(say("outputs")), _outputs(record)]
+    rows = worst_nodes(record, worst)
+    if rows:
+        parts += [heading(say("chart")), strip_chart(record), heading(say("worst")), _nodes(record, rows)]
+    else:
+        parts.append(f"<div>{text(say('not_compared'))}</div>")
+    parts += [heading(say("findings")), _findings(record.findings)]
+    if folder is not None and record.artifacts:
+        items = "".join(f"<li>{text(key)}: <code>{text(name)}</code></li>" for key, name in record.artifacts.items())
+        parts.append(f"<details><summary>{text(say('artifacts', folder=folder))}</summary><ul>{items}</ul></details>")
+    return frame("".join(parts))
+
+
+def frame(inner: str) -> str:
+    """`inner`, which must be escaped already, inside the scoped style."""
+    return f"<style>{STYLE}</style><div class='ptqlab' lang='{language()}'>{inner}</div>"
+
+
+def text(value: object) -> str:
+    """A value as escaped text on one line."""
+    return escape(printable(str(value)))
+
+
+def heading(words: str) -> str:
+    return f"<h4>{text(words)}</h4>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> str:
+    """A table of escaped cells; the columns in `numbers` are set in fixed width."""
+    head = "".join(f"<th scope='col'>{text(c)}</th>" for c in columns)
+    opening = ["<td class='ptqlab-number'>" if column in numbers else "<td>" for column in columns]
+    body = "".join(f"<tr>{''.join(f'{td}{text(cell)}</td>' for td, cell in zip(opening, row, strict=True))}</tr>"
+                   for row in rows)
+    return f"<div class='ptqlab-wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _outputs(record: Record) -> str:
+    columns = ("TensorName", "Calibrated Cosine", "Quantized Cosine", "SQNR (dB)", "L1", "L2", "Chebyshev")
+    rows = [(o.tensor, number(o.calibrated_cosine), number(o.quantized_cosine),
+             "--" if o.sqnr is None else f"{o.sqnr:.2f}", number(o.l1), number(o.l2), number(o.chebyshev))
+            for o in record.outputs]
+    return table(columns, rows, columns[1:])
+
+
+def _nodes(record: Record, rows: Sequence[NodeRow]) -> str:
+    columns = ("Node", "NodeType", "ON", "Asked", "Granted", "Calibrated Cosine", "Quantized Cosine", "Reason")
+    cells = [(r.node, r.node_type, r.on, r.asked, r.granted, number(r.calibrated_cosine), number(r.quantized_cosine),
+              f"nan: {explain_nan(record, r)}" if has_nan(r) else r.reason) for r in rows]
+    return table(columns, cells, ("Calibrated Cosine", "Quantized Cosine"))
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return f"<div class='ptqlab-quiet'>{text(say('no_findings'))}</div>"
+    ordered = sorted(findings, key=lambda f: f.severity != "warning")
+    items = []
+    for finding in ordered[:SHOWN_FINDINGS]:
+        hint = f"<br><span class='ptqlab-quiet'>{text(say('do'))}: {text(finding.hint)}</span>" if finding.hint else ""
+        items.append(f"<li><b>{text(say(finding.severity))}</b> <code>{text(finding.code)}</code> "
+                     f"{text(finding.message)}{hint}</li>")
+    rest = len(ordered) - SHOWN_FINDINGS
+    if rest > 0:
+        items.append(f"<li class='ptqlab-quiet'>{text(say('more', n=rest))} (<code>run.warnings</code>)</li>")
+    return f"<ul>{''.join(items)}</ul>"

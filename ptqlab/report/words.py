@@ -1,0 +1,97 @@
+"""The words a reader sees in views, in English and Chinese: one small table, one switch.
+
+Column names, keys and verbs are the vendor's in both languages; messages of errors and findings, and the
+reasons of placement rules, come from where they arise and are English.
+"""
+from __future__ import annotations
+
+import os
+
+from ptqlab.errors import Problem, PtqError, nearest
+
+LANGUAGES = ("en", "zh")
+
+_WORDS: dict[str, tuple[str, str]] = {
+    "result": ("{model} on {march}", "{model}，平台 {march}"),
+    "counts": ("{nodes} nodes: {bpu} BPU, {cpu} CPU; {samples}",
+               "{nodes} 个节点：BPU {bpu} 个，CPU {cpu} 个；{samples}"),
+    "samples": ("{n} calibration samples", "校准样本 {n} 个"),
+    "no_samples": ("calibration skipped: random data, accuracy figures mean nothing",
+                   "跳过校准：使用随机数据，精度数字没有意义"),
+    "took": ("took {seconds:.1f} s", "用时 {seconds:.1f} 秒"),
+    "complete": ("complete", "完整"),
+    "partial": ("partial", "不完整"),
+    "partial_why": ("Partial result: the run ended after stage '{stage}'.", "结果不完整：运行止于阶段“{stage}”。"),
+    "partial_skip": ("Partial result: ended before stage '{skip}', as asked (skip).",
+                     "结果不完整：按 skip 的要求，在阶段“{skip}”之前结束。"),
+    "outputs": ("Model outputs", "模型输出"),
+    "worst": ("Nodes with the lowest quantized cosine", "量化余弦最低的节点"),
+    "not_compared": ("No node was compared with the float model.", "没有节点与浮点模型比较过。"),
+    "findings": ("Findings", "提示"),
+    "no_findings": ("None.", "无。"),
+    "warning": ("warning", "警告"),
+    "note": ("note", "说明"),
+    "do": ("Do", "建议"),
+    "more": ("and {n} more", "另有 {n} 条"),
+    "artifacts": ("Artifacts in {folder}", "产物目录 {folder}"),
+    "chart": ("Cosine per node, in graph order", "逐节点余弦（按图顺序）"),
+    "calibrated": ("Calibrated Cosine", "Calibrated Cosine（校准）"),
+    "quantized": ("Quantized Cosine", "Quantized Cosine（量化）"),
+    "on_cpu": ("on the CPU", "在 CPU 上"),
+    "nan": ("not a number", "NaN"),
+    "node_axis": ("node, in graph order", "节点（按图顺序）"),
+    "cosine_axis": ("cosine to the float model", "与浮点模型的余弦"),
+    "nothing_to_plot": ("no node was compared with the float model", "没有节点与浮点模型比较过"),
+    "asked_granted": ("asked {asked}, granted {granted}", "要求 {asked}，得到 {granted}"),
+    "as_asked": ("{granted}, as asked", "{granted}，与要求一致"),
+    "explain_type": ("Type", "类型"),
+    "explain_place": ("Runs on", "运行于"),
+    "explain_origin": ("Asked by", "要求来自"),
+    "explain_reason": ("Why", "原因"),
+    "explain_output": ("Output", "输出"),
+    "explain_threshold": ("Threshold", "阈值"),
+    "explain_cosine": ("Cosine", "余弦"),
+    "explain_fused": ("Computed in", "合并到"),
+    "explain_holds": ("Also computes", "同时计算"),
+    "explain_tags": ("Noticed", "注意"),
+    "origin_node": ("quant_config node_config[{key}]", "quant_config node_config[{key}]"),
+    "origin_op": ("quant_config op_config[{key}]", "quant_config op_config[{key}]"),
+    "origin_subgraph": ("quant_config subgraph_config[{key}]", "quant_config subgraph_config[{key}]"),
+    "origin_model": ("quant_config model_config", "quant_config model_config"),
+    "origin_default": ("the default (int8)", "默认值（int8）"),
+    "no_threshold": ("none", "无"),
+    "inherits": ("calibrated {calibrated}, quantized {quantized}", "校准 {calibrated}，量化 {quantized}"),
+    "stage_line": ("{stage}: {done}{of}, {seconds:.0f} s", "{stage}：{done}{of}，{seconds:.0f} 秒"),
+    "left": ("about {left} left", "约剩 {left}"),
+    "stage_start": ("{stage} ...", "{stage} ..."),
+    "stage_end": ("{stage}: done in {seconds:.1f} s", "{stage}：完成，{seconds:.1f} 秒"),
+    "done_in": ("Done in {seconds:.1f} s.", "完成，用时 {seconds:.1f} 秒。"),
+    "stopped": ("Stopped.", "已停止。"),
+    "demo_next": ("The model, its calibration data and the artifacts are in {folder}.\n"
+                  "Next: `make lab` opens the first notebook, notebooks/00_quickstart.ipynb.",
+                  "模型、校准数据和产物在 {folder}。\n"
+                  "下一步：`make lab` 打开第一个 notebook：notebooks/00_quickstart.ipynb。"),
+    "stopping": ("Stopping at the next step ...", "将在下一步停止……"),
+}
+
+_state = {"language": ""}
+
+
+def language() -> str:
+    """The language of views: what `set_language` chose, else the environment's PTQLAB_LANG, else "en"."""
+    chosen = _state["language"] or os.environ.get("PTQLAB_LANG", "")
+    return chosen if chosen in LANGUAGES else "en"
+
+
+def set_language(name: str) -> None:
+    """Choose the language of views, "en" or "zh", for this session. Raises PtqError for any other."""
+    if name not in LANGUAGES:
+        near = nearest(name, LANGUAGES)
+        raise PtqError(Problem("PTQ701", "language", repr(name), " or ".join(LANGUAGES),
+                               f"did you mean {near[0]!r}?" if near else ""))
+    _state["language"] = name
+
+
+def say(key: str, /, **values: object) -> str:
+    """The words of `key` in the current language, filled with `values`; plain text, not escaped."""
+    return _WORDS[key][LANGUAGES.index(language())].format(**values)

@@ -1,0 +1,81 @@
+"""The calls that make a result: `ptqlab.compile` and `ptqlab.load`."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptqlab.artifacts.files import artifact_name, atomic_write
+from ptqlab.artifacts.log import RunLog
+from ptqlab.artifacts.tables import node_table, output_table
+from ptqlab.errors import Problem, PtqError, nearest
+from ptqlab.events import Listener, Watch
+from ptqlab.result.compiled import CompileResult, load_result
+from ptqlab.result.progress import Progress, suited
+from ptqlab.result.worker import run_stoppable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+SKIPS = ("export", "convert", "compile")
+
+
+def compile(config: str | Path | Mapping[str, Any] | None = None, /, *, model: Any = None, march: str | None = None,
+            calibration_data: Any = None, quant_config: Any = None, working_dir: str | Path | None = None,
+            input_shape: Any = None, prefix: str | None = None, skip: str | None = None,
+            executor: Executor | None = None, progress: bool | Progress | None = None, watch: Watch | None = None,
+            **more: Any) -> CompileResult:
+    """Quantize a model and simulate it; the result shows what that did to every node.
+
+    config            path of a YAML file, or a mapping of the same structure; None: keywords only
+    model, march      ONNX file and platform, such as "nash-e"; needed where `config` does not give them
+    calibration_data  a folder, {input: folder}, {input: list of arrays}, or a list of arrays for a single input
+    quant_config      a mapping, or the path of a JSON file
+    working_dir       where the artifacts go; prefix: how their names begin
+    input_shape       {input: shape}, for a model with dynamic inputs
+    skip              stop before this stage: "export", "convert" or "compile"; the result is then partial
+    executor          concurrent.futures executor for the parts that can run side by side
+    progress          True: always told, False: never, None: told where somebody watches
+    watch             the caller's own Watch: its listeners hear the run, its `stop()` ends it
+    more              any key of the YAML by its plain name; keywords win over `config`
+
+    Raises PtqError with every problem found, and Interrupted when the user stops the run; both leave the
+    artifacts of earlier runs as they were. `hb_compile.log` tells the whole story.
+    """
+    from ptqlab import config as configuration
+    from ptqlab.pipeline import compile_model
+
+    if skip is not None and skip not in SKIPS:
+        near = nearest(skip, SKIPS)
+        raise PtqError(Problem("PTQ201", "skip", repr(skip), ", ".join(SKIPS),
+                               f"did you mean {near[0]!r}?" if near else ""))
+    keywords = {"model": model, "march": march, "calibration_data": calibration_data, "quant_config": quant_config,
+                "working_dir": working_dir, "input_shape": input_shape, "prefix": prefix}
+    settings = configuration.load(config, **{k: v for k, v in keywords.items() if v is not None}, **more)
+    watch = watch or Watch()
+    display = progress if isinstance(progress, Progress) else suited(progress)
+    folder = settings.model.working_dir
+    ok = False
+    with RunLog(folder) as log:
+        listeners: list[Listener] = [log, display]
+        watch.listeners += listeners
+        try:
+            for finding in settings.findings:
+                watch.finding(finding)
+            record = run_stoppable(
+                lambda: compile_model(settings, skip=skip, watch=watch, executor=executor), watch, display.draw)
+            watch.log(node_table(record))
+            watch.log(output_table(record))
+            if "record" not in record.artifacts:
+                atomic_write(folder / artifact_name("record", record.model), record.to_json())
+            ok = True
+        finally:
+            display.close(ok=ok)
+            watch.listeners[:] = [listener for listener in watch.listeners if listener not in listeners]
+    return CompileResult(record, folder)
+
+
+def load(directory: str | Path) -> CompileResult:
+    """The result that a compile run left in `directory`, or `run.save(directory)` put there; also one record
+    file. Needs no model and computes nothing. Raises PtqError when there is none."""
+    return load_result(directory)
