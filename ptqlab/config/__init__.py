@@ -1,0 +1,26 @@
+"""The compile YAML and quant_config of the vendor's tool: read, checked, completed, written back."""
+from ptqlab.config.binding import bind
+from ptqlab.config.loading import load, load_text
+from ptqlab.config.quant import ActivationConfig, NodeRequest, Origin, QuantConfig
+from ptqlab.config.values import (
+    CalibrationParameters,
+    CompilerParameters,
+    Config,
+    InputParameters,
+    ModelParameters,
+)
+
+__all__ = [
+    "ActivationConfig",
+    "CalibrationParameters",
+    "CompilerParameters",
+    "Config",
+    "InputParameters",
+    "ModelParameters",
+    "NodeRequest",
+    "Origin",
+    "QuantConfig",
+    "bind",
+    "load",
+    "load_text",
+]

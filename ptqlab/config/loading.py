@@ -1,0 +1,305 @@
+"""A YAML file, a mapping of the same structure or keywords to a checked `Config`; all problems in one PtqError."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptqlab.config import kinds
+from ptqlab.config.checks import check_calibration, check_compiler, check_inputs, check_model
+from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, listing, read_text, show
+from ptqlab.config.fields import EXTRAS_TOLERATED, GROUP_OF, GROUPS, field_of
+from ptqlab.config.kinds import MISSING
+from ptqlab.config.node_info import read_node_settings
+from ptqlab.config.quant import QuantConfig
+from ptqlab.config.quant_parsing import open_quant, plain, read_quant
+from ptqlab.config.values import (
+    CalibrationData,
+    CalibrationParameters,
+    CompilerParameters,
+    Config,
+    InputParameters,
+    ModelParameters,
+)
+from ptqlab.config.yaml_reader import read_yaml
+from ptqlab.errors import PtqError, raise_if, shorten
+
+TITLE = "the configuration cannot be used"
+KEYWORDS = {"model": "onnx_model", "prefix": "output_model_file_prefix"}  # short names of the Python form
+SKIPS = ("export", "convert", "compile")
+Values = dict[str, dict[str, Any]]
+
+
+def load(source: str | Path | Mapping[str, Any] | None = None, **keywords: Any) -> Config:
+    """A checked `Config`.
+
+    source    path of a YAML file, a mapping of the same structure, or None
+    keywords  model, prefix, calibration_data, skip, and every YAML key by its plain name; they win over `source`.
+              calibration_data is a folder, {input: folder}, {input: [array, ...]} or [array, ...];
+              input_shape may be {input: (1, 3, 224, 224)}.
+
+    Raises PtqError with every problem of the file and of its quant_config. Relative paths are looked up from the
+    current directory first, then from the folder of the YAML; the choice is a note.
+    """
+    if source is None:
+        document = Document({})
+    elif isinstance(source, Mapping):
+        document = Document(plain(source))
+    else:
+        path = Path(source).expanduser()
+        document = read_yaml(read_text(path, "configuration"), path.name, path.resolve().parent)
+        return build(document, keywords, path.resolve())
+    return build(document, keywords)
+
+
+def load_text(text: str, where: str = "cell", **keywords: Any) -> Config:
+    """Like `load` for YAML text, e.g. of a notebook cell; `where` stands for the file name in messages."""
+    return build(read_yaml(text, where), keywords)
+
+
+def build(document: Document, keywords: Mapping[str, Any], source: Path | None = None) -> Config:
+    """Overlay the keywords, read every key by its kind, check what can be checked without the model."""
+    keywords = dict(keywords)
+    data = keywords.pop("calibration_data", None)
+    skip = keywords.pop("skip", None)
+    document, unknown = overlay(document, keywords)
+    ledger = Ledger(document)
+    for word in unknown:
+        names = [*KEYWORDS, "calibration_data", "skip", *GROUP_OF]
+        ledger.refuse("PTQ204", (word,), f"unknown keyword {shorten(word)}", listing(names[:4]) + ", or any key of the YAML", did_you_mean(word, names))
+    if skip is not None and skip not in SKIPS:
+        ledger.refuse("PTQ202", ("skip",), show(skip), listing(SKIPS), did_you_mean(str(skip), SKIPS))
+    values = read_groups(ledger)
+
+    model = model_parameters(ledger, values["model_parameters"])
+    inputs, types_given = input_parameters(ledger, values["input_parameters"], values["compiler_parameters"])
+    calibration = calibration_parameters(ledger, values, inputs, data)
+    compiler = compiler_parameters(ledger, values["compiler_parameters"], values["model_parameters"].get("march"))
+    raise_if(ledger.problems, f"{document.source or 'configuration'}" if document.source else TITLE)
+    given = values["input_parameters"]
+    return Config(
+        model, inputs, given.get("input_batch"), bool(given.get("separate_batch")), given.get("separate_name", ()),
+        types_given, calibration, compiler, skip, tuple(ledger.findings), source,
+    )
+
+
+def overlay(document: Document, keywords: Mapping[str, Any]) -> tuple[Document, list[str]]:
+    """The document with the keywords written over it, and the keywords that are no key."""
+    if not isinstance(document.data, dict) or not keywords:
+        return document, []
+    data = {group: dict(block) if isinstance(block, dict) else block for group, block in document.data.items()}
+    lines = dict(document.lines)
+    unknown = []
+    for word, value in keywords.items():
+        key = KEYWORDS.get(word, word)
+        group = GROUP_OF.get(key)
+        if group is None:
+            unknown.append(word)
+            continue
+        if value is None:
+            continue
+        block = data.get(group)
+        if not isinstance(block, dict):
+            block = data[group] = {}
+        block[key] = plain(str(value) if isinstance(value, Path) else value)
+        for path in [p for p in lines if p[:2] == (group, key)]:
+            del lines[path]
+        if lines:
+            lines[(group, key)] = 0
+    return replace(document, data=data, lines=lines), unknown
+
+
+def read_groups(ledger: Ledger) -> Values:
+    """Every group as key -> canonical value; keys without a value are left out. Unknown keys are refused here."""
+    values: Values = {group: {} for group in GROUPS}
+    data = ledger.document.data
+    if data is None or not isinstance(data, dict):
+        ledger.refuse("PTQ203", (), show(data) if data is not None else "an empty file", f"the groups {listing(GROUPS)}", "ptqlab config writes a template")
+        return values
+    for group, block in data.items():
+        if group not in GROUPS:
+            hint = f"{group} is a key of {GROUP_OF[group]}" if group in GROUP_OF else did_you_mean(group, GROUPS, "remove it")
+            ledger.refuse("PTQ204", (group,), f"unknown group {shorten(group)}", listing(GROUPS), hint)
+            continue
+        if block is None:
+            continue
+        if not isinstance(block, dict):
+            ledger.refuse("PTQ203", (group,), show(block), f"a mapping with keys such as {GROUPS[group][0].key}")
+            continue
+        read_group(ledger, group, block, values[group])
+    return values
+
+
+def read_group(ledger: Ledger, group: str, block: dict[str, Any], out: dict[str, Any]) -> None:
+    known = [f.key for f in GROUPS[group]]
+    for key, value in block.items():
+        path = (group, key)
+        if key not in known:
+            if key in GROUP_OF:
+                ledger.refuse("PTQ204", path, f"the key {key} in {group}", listing(known), f"move it to {GROUP_OF[key]}")
+            elif group == EXTRAS_TOLERATED:
+                near = did_you_mean(key, known)
+                ledger.warn("PTQ254", path, f"unknown key {shorten(key)}, ignored as the vendor's tool does in this group", near)
+            else:
+                ledger.unknown_keys((group,), [key], known)
+            continue
+        row = field_of(group, key)
+        if row.deprecated:
+            if value is not None:
+                ledger.warn("PTQ250", path, f"{key} {row.deprecated}", f"remove it ({row.rule})")
+            if key != "cal_data_type":
+                continue
+        parsed = kinds.parse(row, value, path, ledger)
+        if parsed is not MISSING:
+            out[key] = parsed
+
+
+class Paths:
+    """Relative paths: from the current directory first, then from the YAML's folder; each choice is noted."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger, self.folder = ledger, ledger.document.folder
+
+    def find(self, text: str, path: KeyPath, code: str = "PTQ252") -> Path:
+        """Absolute path; where nothing exists, the one under the current directory."""
+        given = Path(text).expanduser()
+        if given.is_absolute():
+            return given
+        here = Path.cwd() / given
+        there = self.folder / given if self.folder else here
+        chosen = there if not here.exists() and there.exists() else here
+        base = "the current directory" if chosen is here else "the folder of the YAML"
+        self.ledger.note(code, path, f"{shorten(text)} is {chosen.resolve()} (from {base})")
+        if here != there and here.exists() and there.exists() and here.resolve() != there.resolve():
+            self.ledger.warn(code, path, f"{shorten(text)} exists in the current directory and in the folder of the YAML; "
+                             f"{here.resolve()} is used", "write an absolute path")
+        return chosen.resolve()
+
+
+def model_parameters(ledger: Ledger, given: dict[str, Any]) -> ModelParameters:
+    paths = Paths(ledger)
+    group = "model_parameters"
+    found = {key: paths.find(given[key], (group, key)) for key in ("onnx_model", "working_dir") if key in given}
+    check_model(ledger, given, found)
+    debug = given.get("debug_mode", ())
+    if given.get("layer_out_dump") and "dump_all_layers_output" not in debug:
+        debug = (*debug, "dump_all_layers_output")
+        ledger.warn("PTQ251", (group, "layer_out_dump"), "layer_out_dump is read as debug_mode: dump_all_layers_output", "write debug_mode")
+    default = Path.cwd() / "model_output"
+    return ModelParameters(
+        found.get("onnx_model", Path()), given.get("march", ""), found.get("working_dir", default),
+        given.get("output_model_file_prefix", "model"), given.get("output_nodes", ()), given.get("remove_node_type", ()),
+        given.get("remove_node_name", ()), debug, given.get("enable_vpu", True), given.get("enable_spu", True),
+    )
+
+
+def input_parameters(ledger: Ledger, given: dict[str, Any], compiler: dict[str, Any]) -> tuple[tuple[InputParameters, ...], bool]:
+    inputs, types_given = check_inputs(ledger, given, compiler)
+    return inputs, types_given
+
+
+def calibration_parameters(ledger: Ledger, values: Values, inputs: tuple[InputParameters, ...], data: Any) -> CalibrationParameters:
+    group = "calibration_parameters"
+    given = values[group]
+    quant = quant_config(ledger, values)
+    folders: dict[str, Path] = {}
+    arrays: CalibrationData | None = None
+    names = [i.name for i in inputs] or [""]
+    if data is not None:
+        folders, arrays = python_data(ledger, data)
+    elif "cal_data_dir" in given:
+        paths = Paths(ledger)
+        dirs = [paths.find(d, (group, "cal_data_dir")) for d in given["cal_data_dir"]]
+        folders = name_folders(ledger, dirs, names)
+    kind, raw = check_calibration(ledger, given, names, folders, has_data=bool(folders or arrays))
+    return CalibrationParameters(
+        arrays or folders or None, folders, raw, kind, given.get("per_channel", False), given.get("max_percentile"),
+        given.get("run_on_cpu", ()), given.get("run_on_bpu", ()), given.get("optimization"), quant,
+    )
+
+
+def name_folders(ledger: Ledger, dirs: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
+    """Folder per input name. One folder for several inputs may hold a folder of each input's name."""
+    path = ("calibration_parameters", "cal_data_dir")
+    if len(dirs) == len(names):
+        return dict(zip(names, dirs, strict=True))
+    if len(dirs) == 1 and all((dirs[0] / name).is_dir() for name in names):
+        ledger.note("PTQ252", path, f"{dirs[0]} holds a folder for each of {listing(names)}")
+        return {name: dirs[0] / name for name in names}
+    if names == [""]:
+        ledger.refuse("PTQ209", path, f"{len(dirs)} folders, and no input_name", "input_name with one name per folder", "name the inputs in input_parameters.input_name, in the order of the folders")
+    else:
+        ledger.refuse("PTQ208", path, f"{len(dirs)} folder{'s' if len(dirs) != 1 else ''} for {len(names)} inputs ({listing(names)})",
+                      "one folder per input, or one folder that holds a folder of each input's name", 'separate the folders by ";"')
+    return {}
+
+
+def python_data(ledger: Ledger, data: Any) -> tuple[dict[str, Path], CalibrationData | None]:
+    """The keyword calibration_data as folders or arrays."""
+    path = ("calibration_data",)
+    expected = "a folder, {input: folder}, {input: [array, ...]} or [array, ...]"
+    if isinstance(data, str | Path):
+        return {"": Path(data).expanduser().absolute()}, None
+    if isinstance(data, Mapping):
+        if not data:
+            ledger.refuse("PTQ203", path, "an empty mapping", expected)
+            return {}, None
+        if all(isinstance(v, str | Path) for v in data.values()):
+            return {str(k): Path(v).expanduser().absolute() for k, v in data.items()}, None
+        if not any(isinstance(v, str | Path) for v in data.values()):
+            return {}, {str(k): as_samples(ledger, v, (*path, str(k))) for k, v in data.items()}
+        ledger.refuse("PTQ203", path, "folders for some inputs and arrays for others", expected, "use one form for all")
+        return {}, None
+    if isinstance(data, np.ndarray | Sequence):
+        return {}, {"": as_samples(ledger, data, path)}
+    ledger.refuse("PTQ203", path, show(data), expected)
+    return {}, None
+
+
+def as_samples(ledger: Ledger, value: Any, path: KeyPath) -> list[np.ndarray]:
+    if not isinstance(value, np.ndarray | Sequence) or isinstance(value, str | bytes):
+        ledger.refuse("PTQ203", path, show(value), "a list with one array per sample")
+        return []
+    samples = [np.asarray(v) for v in value]
+    if not samples:
+        ledger.refuse("PTQ300", path, "no sample", "at least one array")
+    for index, sample in enumerate(samples):
+        if sample.dtype.kind not in "biuf":
+            ledger.refuse("PTQ305", (*path, index), f"dtype {sample.dtype}", "an array of numbers")
+    return samples
+
+
+def quant_config(ledger: Ledger, values: Values) -> QuantConfig:
+    """quant_config (inline or file) over what node_info and calibration_parameters say of precision."""
+    group, key = "calibration_parameters", "quant_config"
+    given = values[group].get(key)
+    quant = QuantConfig()
+    if isinstance(given, Mapping):
+        before = len(ledger.findings)
+        quant = read_quant(ledger, (group, key))
+        quant = replace(quant, findings=quant.findings[before:])
+    elif isinstance(given, str):
+        try:
+            if given.lstrip().startswith("{"):
+                inner = Ledger(open_quant(given))
+            else:
+                inner = Ledger(open_quant(Paths(ledger).find(given, (group, key)), ledger.document.where((group, key))))
+            quant = read_quant(inner)
+            ledger.problems += inner.problems
+            ledger.findings += inner.findings
+        except PtqError as error:
+            ledger.problems += error.problems
+    elif given is not None:
+        ledger.refuse("PTQ203", (group, key), show(given), field_of(group, key).expected)
+    return read_node_settings(ledger, values, quant)
+
+
+def compiler_parameters(ledger: Ledger, given: dict[str, Any], march: str | None) -> CompilerParameters:
+    found = Paths(ledger).find(given["cache_path"], ("compiler_parameters", "cache_path")) if given.get("cache_path") else None
+    settled = check_compiler(ledger, given, march, found)
+    plain_keys = ("compile_mode", "optimize_level", "core_num", "max_time_per_fc", "jobs", "advice", "debug", "input_source",
+                  "max_l2m_size", "extra_params", "ability_entry")
+    return CompilerParameters(**{k: given[k] for k in plain_keys if k in given}, cache_path=found, **settled)

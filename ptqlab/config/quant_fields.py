@@ -1,0 +1,75 @@
+"""Every word of quant_config: levels, keys, types, methods, metrics; one table for each kind of knowledge."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEVELS = ("default", "model", "op", "subgraph", "node")
+LEVEL_KEYS = {"model_config": "model", "op_config": "op", "subgraph_config": "subgraph", "node_config": "node"}
+
+QTYPES = ("int8", "int16", "float16", "float32")
+DUAL = "dual-int16"
+# Operators that multiply two operands: int16 asks for int16 features and int8 weights, dual-int16 for int16 both.
+TWO_OPERAND_OPS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
+INT32_OPS = ("Softmax",)  # published examples ask int32 for Softmax: computed in float (our definition)
+CLOSED_QTYPES = {
+    "int4": "no platform modelled here has it",
+    "mxint16": "microscaling types are not on the J6 platforms modelled here",
+    "mxint8": "microscaling types are not on the J6 platforms modelled here",
+    "mxint4": "microscaling types are not on the J6 platforms modelled here",
+    "mxfp8": "microscaling types are not on the J6 platforms modelled here",
+    "mxfp4": "microscaling types are not on the J6 platforms modelled here",
+    "nvfp4": "it is not on the J6 platforms modelled here",
+    "int16-ec": "what it computes is not published",
+}
+OUTPUT_TYPES = ("int8", "int16", "float32")
+METRICS = ("cosine-similarity", "mse", "mae", "mre", "sqnr", "chebyshev")
+DEFAULT_METRIC = "cosine-similarity"
+METHODS = ("max", "kl", "mse")  # mse is ptqlab's own
+CLOSED_METHODS = {
+    "percentile": 'write "max" with max_percentile, e.g. 0.9999',
+    "min-max": 'write "max" with "asymmetric": true',
+    "load": "it keeps the thresholds of a QAT model of the vendor's training plugin, which ptqlab does not read",
+    "skip": "random data is chosen by calibration_parameters.calibration_type: skip",
+    "default": "leave calibration_type out: the best method is searched",
+    "mix": "give a list of methods and layerwise_search",
+}
+DEVICES = ("BPU", "CPU")
+
+
+@dataclass(frozen=True)
+class ActivationField:
+    """One key of an `activation` block; a list of values makes it a dimension of the search."""
+
+    key: str
+    kind: str  # choice, int, float, bool
+    default: tuple[object, ...]
+    rule: str
+    zh: str
+    allowed: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    is_list: bool = True
+
+    @property
+    def expected(self) -> str:
+        one = {"choice": ", ".join(self.allowed), "bool": "true or false", "int": f"a whole number of at least {self.low}",
+               "float": f"a number from {self.low} to {self.high}"}[self.kind]
+        return f"{one}, or a list of these" if self.is_list else one
+
+
+ACTIVATION = (
+    ActivationField("calibration_type", "choice", (), "how the threshold is found; a list: the best is searched", "校准方法，列表表示搜索", METHODS),
+    ActivationField("num_bin", "int", (1024,), "bins of the kl histogram (documented minimum 129)", "kl 直方图 bin 数", low=129, high=1_000_000),
+    ActivationField("max_num_bin", "int", (16384,), "most bins of the kl histogram when it is widened (documented minimum 258)", "kl 直方图最大 bin 数", low=258, high=10_000_000, is_list=False),
+    ActivationField("max_percentile", "float", (1.0,), "the threshold of max is this quantile of |x|", "max 校准百分位", low=0.5, high=1.0),
+    ActivationField("per_channel", "bool", (False,), "one threshold per channel", "激活按通道量化"),
+    ActivationField("asymmetric", "bool", (False,), "zero point from minimum and maximum", "非对称量化"),
+)
+ACTIVATION_BY_KEY = {f.key: f for f in ACTIVATION}
+
+# Keys of model_config. The ones marked may also stand at the top level (one published template writes them there).
+MODEL_KEYS = ("all_node_type", "model_output_type", "activation", "weight", "modelwise_search", "layerwise_search", "search")
+TOP_ALIASES = ("activation", "weight", "modelwise_search", "layerwise_search", "search")
+ENTRY_KEYS = ("qtype", "input0", "input1", "input2", "activation", "ON")
+SUBGRAPH_KEYS = ("inputs", "outputs", *ENTRY_KEYS)
+NODE_INFO_KEYS = ("ON", "InputType", "InputType0", "InputType1", "OutputType")
