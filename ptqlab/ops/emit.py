@@ -99,13 +99,9 @@ class Emitter:
 
 
 def _reference_type(name: str) -> ir.AttributeType:
-    if name in ("value_float",):
-        return ir.AttributeType.FLOAT
-    if name in ("mode",):
-        return ir.AttributeType.STRING
-    if name in ("strides", "pads", "dilations", "kernel_shape"):
-        return ir.AttributeType.INTS
-    return ir.AttributeType.INT
+    kinds = {"value_float": ir.AttributeType.FLOAT, "value_floats": ir.AttributeType.FLOATS, "mode": ir.AttributeType.STRING}
+    lists = ("strides", "pads", "dilations", "kernel_shape", "value_ints")
+    return ir.AttributeType.INTS if name in lists else kinds.get(name, ir.AttributeType.INT)
 
 
 class FunctionEmitter(Emitter):

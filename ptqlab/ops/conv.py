@@ -1,0 +1,80 @@
+"""Convolution."""
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.requantize import fixed_point
+from ptqlab.ops.node import attribute, shape, spatial_geometry
+from ptqlab.ops.rules import constant_weights, explicit_pads, float_features, not_empty
+from ptqlab.ops.spec import Encoding, Engine, Lowering, OpSpec, Operand, Role
+from ptqlab.platforms import Platform
+
+
+def at_most_two_spatial_axes(node: ir.Node, platform: Platform) -> str | None:
+    """Convolutions have one or two spatial axes on the BPU."""
+    rank = len(shape(node.inputs[0])) - 2
+    return None if rank in (1, 2) else f"{rank} spatial axes"
+
+
+def lower_accumulating(
+    ctx: Lowering, node: ir.Node, name: str, attributes: dict[str, object], channel_shape: tuple[int, ...],
+) -> None:
+    """Common to all TAE operators: choose plain, residual or tail form and give it its integers.
+
+    `name` is the operator's name behind the feature type ("Conv" gives Int8Conv, Int16ConvAdd, ...);
+    `channel_shape` is how a per-channel array broadcasts against the output.
+    """
+    x, w = ctx.read(node, 0), ctx.weights(node)
+    prefix = f"Int{x.encoding.qtype.bits}{name}"
+    inputs: dict[str, ir.Value | np.ndarray] = {
+        "x": x.value, "weight": w.codes, "bias": w.bias.reshape(channel_shape).astype(np.int32),
+    }
+    attributes = attributes | {"x_zero_point": x.encoding.zero_point}
+    accumulator_scale = float(x.encoding.scale) * w.scale.astype(np.float64)
+    out = ctx.output(node)
+    if out is None:
+        scale = accumulator_scale.astype(np.float32).reshape(channel_shape)
+        ctx.write_tail(node, f"{prefix}Tail", inputs, attributes, scale)
+        return
+    inputs |= scaled_by("", (accumulator_scale / float(out.scale)).reshape(channel_shape))
+    attributes |= output_attributes(ctx, node, out)
+    residual = ctx.residual(node)
+    if residual is None:
+        ctx.write(node, prefix, inputs, attributes)
+        return
+    inputs |= residual_inputs(residual, out)
+    attributes |= {"residual_zero_point": residual.encoding.zero_point}
+    ctx.write(node, f"{prefix}Add", inputs, attributes)
+
+
+def scaled_by(prefix: str, ratio: np.ndarray) -> dict[str, np.ndarray]:
+    """The multiplier and shift inputs for a real ratio."""
+    multiplier, shift = fixed_point(ratio)
+    return {f"{prefix}multiplier": multiplier, f"{prefix}shift": shift}
+
+
+def residual_inputs(residual: Operand, out: Encoding) -> dict[str, ir.Value | np.ndarray]:
+    ratio = np.float64(residual.encoding.scale) / np.float64(out.scale)
+    return {"residual": residual.value, **scaled_by("residual_", np.asarray(ratio))}
+
+
+def output_attributes(ctx: Lowering, node: ir.Node, out: Encoding) -> dict[str, object]:
+    """Attributes every requantizing operator has: zero point, clamp, type."""
+    low, high = ctx.bounds(node)
+    return {"y_zero_point": out.zero_point, "low": low, "high": high, "to": int(ir.DataType.from_numpy(out.qtype.numpy))}
+
+
+def lower_conv(ctx: Lowering, node: ir.Node) -> None:
+    weight_shape = shape(node.inputs[1])
+    attributes: dict[str, object] = {**spatial_geometry(node, list(weight_shape[2:])), "group": attribute(node, "group", 1)}
+    lower_accumulating(ctx, node, "Conv", attributes, (weight_shape[0],) + (1,) * (len(weight_shape) - 2))
+
+
+CONV = OpSpec(
+    "Conv", Role.ACTIVE, Engine.TAE, features=(0,),
+    rules=(float_features, constant_weights, explicit_pads, at_most_two_spatial_axes, not_empty),
+    lower=lower_conv, source="documented",
+    note="int8 weights per output channel; Relu, Clip and a residual Add behind it are computed inside",
+)
+SPECS = (CONV,)

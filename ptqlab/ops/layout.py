@@ -1,0 +1,63 @@
+"""Movers of data: they keep codes as they are and inherit the threshold of their input."""
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.ops.node import attribute, constant, input_value
+from ptqlab.ops.rules import constant_shape_operand, float_features, not_empty
+from ptqlab.ops.spec import Engine, Lowering, OpSpec, Role
+from ptqlab.platforms import Platform
+
+
+def known_pad_mode(node: ir.Node, platform: Platform) -> str | None:
+    """Pad knows the modes constant, reflect and edge."""
+    mode = attribute(node, "mode", "constant")
+    return None if mode in ("constant", "reflect", "edge") else f"mode {mode}"
+
+
+def no_pad_axes(node: ir.Node, platform: Platform) -> str | None:
+    """The pads must cover all axes; the optimizer spells an axes input out."""
+    return None if input_value(node, 3) is None else "an axes input"
+
+
+def lower_move(ctx: Lowering, node: ir.Node) -> None:
+    """The node itself, on integers; its shape operands stay as they are."""
+    inputs: list[ir.Value | np.ndarray] = [ctx.read(node, 0).value]
+    for index in range(1, len(node.inputs)):
+        operand = ctx.constant(node, index)
+        assert operand is not None, f"operand {index} of {node.name} is constant by rule"
+        inputs.append(operand)
+    ctx.move(node, inputs)
+
+
+def lower_concat(ctx: Lowering, node: ir.Node) -> None:
+    """Every operand arrives at the common scale: read that way, or rescaled on entry."""
+    ctx.move(node, [ctx.read(node, index).value for index in range(len(node.inputs))])
+
+
+def lower_pad(ctx: Lowering, node: ir.Node) -> None:
+    x, value = ctx.read(node, 0), constant(input_value(node, 2))
+    pads = ctx.constant(node, 1)
+    assert pads is not None, "pads are constant by rule"
+    attributes = {
+        "mode": attribute(node, "mode", "constant"),
+        "value": x.encoding.code(0.0 if value is None else float(value.reshape(()))),
+        "to": int(ir.DataType.from_numpy(x.encoding.qtype.numpy)),
+    }
+    ctx.write(node, "Pad", {"x": x.value, "pads": pads.astype(np.int64)}, attributes)
+
+
+def _mover(op_type: str, note: str = "") -> OpSpec:
+    return OpSpec(op_type, Role.PASSIVE, Engine.TRANS, features=(0,),
+                  rules=(float_features, constant_shape_operand, not_empty), lower=lower_move, source="documented", note=note)
+
+
+SPECS = (
+    *(_mover(name) for name in ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Identity")),
+    OpSpec("Concat", Role.PASSIVE, Engine.TRANS, rules=(float_features, not_empty), lower=lower_concat,
+           source="documented", note="its operands share one threshold (log: a cluster around Concat shares one)"),
+    OpSpec("Pad", Role.PASSIVE, Engine.TRANS, features=(0,),
+           rules=(float_features, constant_shape_operand, known_pad_mode, no_pad_axes, not_empty), lower=lower_pad,
+           source="documented", note="zero padding before a convolution is folded into its pads"),
+)

@@ -1,0 +1,45 @@
+"""Reading a node: attributes with their ONNX defaults, constants, shapes."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+
+def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
+    """Value of an attribute as plain Python (tuples become lists), `default` where it is absent."""
+    attr = node.attributes.get(name)
+    if attr is None:
+        return default
+    value = attr.value
+    return list(value) if isinstance(value, (tuple, list)) else value
+
+
+def constant(value: ir.Value | None) -> np.ndarray | None:
+    """The array behind a constant tensor, None where it is absent or computed."""
+    return None if value is None or value.const_value is None else value.const_value.numpy()
+
+
+def shape(value: ir.Value | None) -> tuple[int, ...]:
+    """Static shape; the internal form has one for every tensor."""
+    assert value is not None and value.shape is not None, "the internal form has a shape for every tensor"
+    return tuple(int(d) for d in value.shape)
+
+
+def input_value(node: ir.Node, index: int) -> ir.Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def spatial_geometry(node: ir.Node, kernel: list[int]) -> dict[str, list[int]]:
+    """strides, pads, dilations of a convolution or pooling node with ONNX defaults (auto_pad is gone by then)."""
+    rank = len(kernel)
+    return {
+        "strides": attribute(node, "strides", [1] * rank),
+        "pads": attribute(node, "pads", [0] * (2 * rank)),
+        "dilations": attribute(node, "dilations", [1] * rank),
+    }
+
+
+def output_spatial(node: ir.Node) -> tuple[int, ...]:
+    return shape(node.outputs[0])[2:]

@@ -1,0 +1,161 @@
+"""The form of an entry of THE operator table: everything known of one ONNX operator.
+
+A rule is a small function whose docstring is the rule in words: the same sentence is the reason in the node
+table, the tooltip in the grid and the line of the published operator table.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.platforms import Platform
+
+
+class Role(StrEnum):
+    """active: carries its own thresholds; passive: inherits them from a neighbour; float: has no BPU kernel."""
+
+    ACTIVE = "active"
+    PASSIVE = "passive"
+    FLOAT = "float"
+
+
+class Engine(StrEnum):
+    """Unit of the BPU that runs the operator (documented)."""
+
+    TAE = "TAE"
+    VAE = "VAE"
+    AAE = "AAE"
+    TRANS = "TRANS"
+    CPU = "CPU"
+
+
+# A rule returns None where the node keeps it, else what the node has.
+Rule = Callable[[ir.Node, Platform], str | None]
+
+
+def sentence(rule: Rule) -> str:
+    """The rule in words: the first paragraph of its docstring."""
+    text = (rule.__doc__ or "").strip().split("\n\n")[0]
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How integers stand for real numbers: x = (q - zero_point) * scale, scale a float32 scalar."""
+
+    qtype: QType
+    scale: np.float32
+    zero_point: int = 0
+
+    @property
+    def low(self) -> int:
+        return self.qtype.qmin
+
+    @property
+    def high(self) -> int:
+        return self.qtype.qmax
+
+    def code(self, value: float) -> int:
+        """The code nearest to a real number, clamped to the type's range."""
+        ratio = float(value) / float(self.scale)
+        whole = int(np.sign(ratio) * np.floor(abs(ratio) + 0.5)) + self.zero_point
+        return max(self.low, min(self.high, whole))
+
+
+@dataclass(frozen=True)
+class WeightEncoding:
+    """Integer weights of one node: codes and the float32 scale of each output channel (one entry per channel)."""
+
+    codes: np.ndarray
+    scale: np.ndarray
+    bias: np.ndarray
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An integer tensor as an operator reads it: the value in the integer graph and its encoding."""
+
+    value: ir.Value
+    encoding: Encoding
+
+
+class Lowering(Protocol):
+    """What the table's `lower` functions may ask of the driver that builds the integer graph."""
+
+    def read(self, node: ir.Node, index: int) -> Operand:
+        """Input `index` of a node as integers of the type the plan grants it."""
+
+    def residual(self, node: ir.Node) -> Operand | None:
+        """The tensor that the group of a main node adds to the accumulator."""
+
+    def constant(self, node: ir.Node, index: int) -> np.ndarray | None:
+        """A constant input as an array, None where it is absent or not constant."""
+
+    def weights(self, node: ir.Node) -> WeightEncoding:
+        """Weights and bias of a TAE operator as integers; the bias includes what the group adds to it."""
+
+    def output(self, node: ir.Node) -> Encoding | None:
+        """Encoding of what the node's group writes; None for a high-precision tail."""
+
+    def bounds(self, node: ir.Node) -> tuple[int, int]:
+        """Codes to which the group clamps its output (fused Relu or Clip included)."""
+
+    def write(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
+              attributes: Mapping[str, Any]) -> None:
+        """Append integer operator `op` as the producer of what the node's group writes."""
+
+    def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
+                   attributes: Mapping[str, Any], scale: np.ndarray) -> None:
+        """Append a tail operator and the Dequantize that turns its int32 accumulator into float32."""
+
+    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray]) -> None:
+        """Append the node itself, as a standard ONNX operator on integers."""
+
+
+Lower = Callable[[Lowering, ir.Node], None]
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One ONNX operator.
+
+    op_type     ONNX name, domain ""
+    role        active, passive or float
+    engine      unit of the BPU
+    features    indices of the inputs that are activations; None means all
+    qtypes      types of its features on the BPU
+    rules       what a node must keep to run on the BPU
+    lower       how it becomes integer operators; None where it stays in float
+    fusable     it can be computed inside the TAE operator before it (Relu, Clip, Add)
+    source      where the entry comes from: "documented", "log", "our definition"
+    note        what a reader of the published table should know; the reason on the CPU for float operators
+    """
+
+    op_type: str
+    role: Role
+    engine: Engine
+    features: tuple[int, ...] | None = None
+    qtypes: tuple[QType, ...] = (QType.INT8, QType.INT16)
+    rules: tuple[Rule, ...] = ()
+    lower: Lower | None = None
+    fusable: bool = False
+    source: str = "our definition"
+    note: str = ""
+
+    @property
+    def is_tae(self) -> bool:
+        return self.engine is Engine.TAE
+
+    def feature_indices(self, node: ir.Node) -> tuple[int, ...]:
+        """Inputs of this node that carry activations: present, and not constant."""
+        wanted = range(len(node.inputs)) if self.features is None else self.features
+        return tuple(
+            i for i in wanted
+            if i < len(node.inputs) and (v := node.inputs[i]) is not None and v.const_value is None
+        )

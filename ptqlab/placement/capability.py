@@ -1,0 +1,97 @@
+"""Whether a node can run on the BPU at all, and in which types: the operator table against the request."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.ops.spec import OpSpec, Role, sentence
+from ptqlab.ops.table import spec_of
+from ptqlab.placement.asks import Ask
+from ptqlab.platforms import Platform
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the table says of a node.
+
+    able      the BPU can run it
+    inputs    granted type per input; None for inputs that are no activation
+    granted   word for the node table
+    rule, reason  what decided
+    """
+
+    spec: OpSpec
+    able: bool
+    inputs: tuple[QType | None, ...]
+    granted: str
+    rule: str
+    reason: str
+
+
+def judge(node: ir.Node, ask: Ask, platform: Platform) -> Verdict:
+    """The verdict on one node, looked at alone; its neighbours come later."""
+    spec = spec_of(node.op_type)
+    nothing = (None,) * len(node.inputs)
+    if spec.role is Role.FLOAT:
+        return Verdict(spec, False, nothing, "float32", "float-operator", spec.note)
+    for rule in spec.rules:
+        found = rule(node, platform)
+        if found is not None:
+            return Verdict(spec, False, nothing, "float32", rule.__name__, f"CPU: {sentence(rule)} Here: {found}.")
+    if ask.on == "CPU":
+        return Verdict(spec, False, nothing, "float32", "asked-cpu", "CPU: the configuration asks for it.")
+    return _grant(node, spec, ask, platform)
+
+
+def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict:
+    """Types for the features of a node that the BPU can run."""
+    inputs: list[QType | None] = [None] * len(node.inputs)
+    notes: list[str] = []
+    rule = "default" if ask.level == "default" else f"asked-{ask.level}"
+    for index in spec.feature_indices(node):
+        wanted = ask.inputs.get(index, ask.qtype)
+        granted, note, changed = grant_type(wanted, spec, platform)
+        if granted is None:
+            return Verdict(spec, False, (None,) * len(node.inputs), "float32", changed, note)
+        inputs[index] = granted
+        if note and note not in notes:
+            notes.append(note)
+            rule = changed
+    types = sorted({t.value for t in inputs if t is not None}) or ["int8"]
+    reason = " ".join(notes) or _plain_reason(ask, spec)
+    return Verdict(spec, True, tuple(inputs), "/".join(types), rule, reason)
+
+
+def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | None, str, str]:
+    """Granted type of one feature (None: the node runs on the CPU), a sentence if it differs, and the rule's id."""
+    if wanted in ("float16", "float32"):
+        if QType(wanted) not in platform.float_types:
+            return None, (f"CPU: {wanted} was asked for and {platform.march} has no float vector unit, so the node "
+                          "runs in float on the CPU; int16 keeps it on the BPU."), "no-float-unit"
+        return None, (f"CPU: {wanted} was asked for; {platform.march} has a float vector unit, which this version of "
+                      "ptqlab does not simulate yet, so the node runs in float on the CPU."), "float-unit-not-modelled"
+    if wanted == "dual-int16":
+        if not spec.is_tae:
+            return QType.INT16, "dual-int16 is a type of Conv, MatMul and Gemm only: int16 is given.", "dual-only-tae"
+        return QType.INT16, ("int16 features with int8 weights are given: this version of ptqlab has no kernel for "
+                             "dual-int16 weights yet."), "dual-not-modelled"
+    qtype = QType(wanted)
+    if qtype not in spec.qtypes:
+        best = spec.qtypes[-1]
+        return best, f"{spec.op_type} has no {wanted} on the BPU: {best.value} is given.", "type-not-available"
+    return qtype, "", ""
+
+
+def _plain_reason(ask: Ask, spec: OpSpec) -> str:
+    origin = {
+        "default": "the default type",
+        "model": "asked for in model_config",
+        "op": f"asked for in op_config.{spec.op_type}",
+        "subgraph": "asked for in subgraph_config",
+        "node": "asked for in node_config",
+    }[ask.level]
+    if spec.role is Role.PASSIVE:
+        return "BPU: moves data, and takes type and threshold from its neighbours."
+    return f"BPU ({spec.engine.value}): {origin}."

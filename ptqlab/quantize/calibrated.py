@@ -1,0 +1,142 @@
+"""The calibrated model: the optimized float graph with a HzCalibration node wherever the BPU stores integers.
+
+It shows what quantization of weights and activations alone costs: accumulators, biases and rescaling stay float.
+"""
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.calibration_node import DOMAIN, calibration_function, calibration_node
+from ptqlab.ops.spec import Encoding, Role
+from ptqlab.ops.table import spec_of
+from ptqlab.quantize.encode import is_weighted
+from ptqlab.quantize.weights import channel_axis
+from ptqlab.stages.calibration import Encodings
+from ptqlab.stages.plan import Plan
+from ptqlab.stages.quantized import CalibratedModel
+
+
+class _Builder:
+    def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
+        self.plan, self.encodings = plan, encodings
+        self.model = graph.model.clone()
+        self.graph = self.model.graph
+        self.values = {str(v.name): v for v in (*self.graph.inputs, *self.graph.initializers.values())}
+        self.nodes = {str(n.name): n for n in self.graph}
+        for node in self.graph:
+            self.values.update({str(o.name): o for o in node.outputs if o.name})
+        self.names: dict[str, str] = {}
+        self.edges: dict[tuple[str, str, QType], ir.Value] = {}
+        self.stored: dict[str, ir.Value] = {}
+
+    def build(self) -> CalibratedModel:
+        for tensor in self._entries():
+            self._store(tensor)
+        for group in self.plan.groups.values():
+            for member in group.members:
+                self._read_edges(self.nodes[member], set(group.members))
+            if is_weighted(self.plan, group.main):
+                self._weights(self.nodes[group.main])
+        self.graph.sort()
+        function = calibration_function()
+        self.model.functions[function.identifier()] = function
+        self.graph.opset_imports[DOMAIN] = 1
+        return CalibratedModel(self.model, self.names)
+
+    def _entries(self) -> list[str]:
+        """Tensors whose values are rounded to integers where they are made: all held ones but what movers write."""
+        moved = {
+            g.output for g in self.plan.groups.values() if spec_of(self.nodes[g.main].op_type).role is Role.PASSIVE
+        }
+        return [t for t in self.plan.tensors if t not in moved]
+
+    def _store(self, tensor: str) -> None:
+        """Put the quantizer of a tensor behind it; its readers on the BPU, and those of what the BPU made, read that."""
+        value = self.values[tensor]
+        plan = self.plan.tensors[tensor]
+        producer = value.producer()
+        made_on_bpu = producer is not None and self.plan.nodes[str(producer.name)].on_bpu
+        readers = [(n, i) for n, i in value.uses() if made_on_bpu or self.plan.nodes[str(n.name)].on_bpu]
+        was_output = value.is_graph_output() and made_on_bpu
+        node = self._calibration(value, self.encodings.slots[plan.slot], plan.slot, f"{tensor}_HzCalibration",
+                                 f"{tensor}_calibrated")
+        self._insert(node, value)
+        out = node.outputs[0]
+        for reader, index in readers:
+            reader.replace_input_with(index, out)
+        if was_output:
+            # the output keeps its name, and holds what the board would give
+            value.name, out.name = f"{tensor}_float", tensor
+            for index, output in enumerate(self.graph.outputs):
+                if output is value:
+                    self.graph.outputs[index] = out
+        self.names[tensor] = str(out.name)
+        self.stored[tensor] = out
+
+    def _read_edges(self, node: ir.Node, inside: set[str]) -> None:
+        """Quantizers on edges that read another type or scale than the tensor is stored in."""
+        plan = self.plan.nodes[str(node.name)]
+        mover = spec_of(node.op_type).role is Role.PASSIVE
+        for index, value in enumerate(node.inputs):
+            if value is None or plan.inputs[index] is None:
+                continue
+            tensor = self._float_name(value)
+            held = self.plan.tensors.get(tensor)
+            if held is None:
+                continue
+            slot = self.plan.tensors[str(node.outputs[0].name)].slot if mover else held.slot
+            qtype = self.plan.tensors[slot].stored if mover else plan.inputs[index]
+            assert qtype is not None
+            if slot == held.slot and qtype is held.stored:
+                continue
+            key = (tensor, slot, qtype)
+            if key not in self.edges:
+                name = f"{tensor}_{qtype.value}" if slot == held.slot else f"{tensor}_{node.name}"
+                made = self._calibration(value, self.encodings.view(slot, qtype), slot, f"{name}_HzCalibration",
+                                         f"{name}_calibrated")
+                self._insert(made, value)
+                self.edges[key] = made.outputs[0]
+            node.replace_input_with(index, self.edges[key])
+
+    def _float_name(self, value: ir.Value) -> str:
+        producer = value.producer()
+        if producer is not None and producer.domain == DOMAIN:
+            first = producer.inputs[0]
+            assert first is not None
+            return self._float_name(first)
+        return str(value.name).removesuffix("_float") if value.name not in self.plan.tensors else str(value.name)
+
+    def _weights(self, node: ir.Node) -> None:
+        weight = node.inputs[1]
+        assert weight is not None
+        encoding = self.encodings.weights[str(node.name)]
+        high = QType.INT8.qmax
+        made = calibration_node(
+            weight, f"{weight.name}_{node.name}_HzCalibration", f"{weight.name}_{node.name}_calibrated",
+            scales=encoding.scale, thresholds=encoding.scale * high, zero_point=0, low=QType.INT8.qmin, high=high,
+            bits=8, kind="weight", axis=channel_axis(node),
+        )
+        self.graph.insert_before(node, made)
+        node.replace_input_with(1, made.outputs[0])
+
+    def _calibration(self, value: ir.Value, encoding: Encoding, slot: str, name: str, output: str) -> ir.Node:
+        return calibration_node(
+            value, name, output, scales=np.asarray(encoding.scale), thresholds=np.asarray(self.encodings.thresholds[slot]),
+            zero_point=encoding.zero_point, low=encoding.low, high=encoding.high, bits=encoding.qtype.bits, kind="activation",
+        )
+
+    def _insert(self, node: ir.Node, after: ir.Value) -> None:
+        producer = after.producer()
+        if producer is not None:
+            self.graph.insert_after(producer, node)
+            return
+        first = self.graph.node(0)
+        self.graph.insert_before(first, node)
+
+
+def calibrated_model(graph: FloatGraph, plan: Plan, encodings: Encodings) -> CalibratedModel:
+    """The calibrated model of a plan; `names` tells which of its tensors stands for which float tensor."""
+    return _Builder(graph, plan, encodings).build()

@@ -1,0 +1,262 @@
+"""Lowering: the optimized graph, its plan and its encodings become the integer model.
+
+The driver walks the BPU operators of the plan; how each becomes integers stands in the operator table.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS
+from ptqlab.ops.integer.boundary import quantize as quantize_kernel
+from ptqlab.ops.conv import scaled_by
+from ptqlab.ops.spec import Encoding, Operand, Role, WeightEncoding
+from ptqlab.ops.table import spec_of
+from ptqlab.stages.calibration import Encodings
+from ptqlab.stages.plan import Group, Plan
+from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
+from ptqlab.stages.schedule import schedule
+
+SOURCE, DEVICE = "ptqlab.nodes", "ptqlab.device"
+
+
+class _Lowering:
+    """Implements `ops.spec.Lowering` for one graph."""
+
+    def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
+        self.graph, self.plan, self.encodings = graph, plan, encodings
+        self.floats: dict[str, ir.Value] = {}
+        self.codes: dict[str, ir.Value] = {}
+        self.views: dict[tuple[str, str, QType], Operand] = {}
+        self.integers: dict[str, IntegerTensor] = {}
+        self.nodes: list[ir.Node] = []
+        self.initializers: dict[str, ir.Value] = {}
+        self.current: Group | None = None
+        self.used = set(graph.values)
+        self.inputs = [self._input(v) for v in graph.inputs]
+
+    # ---- what the operator table asks
+
+    def read(self, node: ir.Node, index: int) -> Operand:
+        value = node.inputs[index]
+        assert value is not None
+        out = str(node.outputs[0].name)
+        if spec_of(node.op_type).role is Role.PASSIVE:
+            slot = self.plan.tensors[out].slot
+            encoding = self.encodings.slots[slot]
+        else:
+            qtype = self.plan.nodes[str(node.name)].inputs[index]
+            assert qtype is not None
+            slot = self.plan.tensors[str(value.name)].slot
+            encoding = self.encodings.view(slot, qtype)
+        return self._view(value, slot, encoding)
+
+    def residual(self, node: ir.Node) -> Operand | None:
+        group = self.plan.group_of(str(node.name))
+        if group.residual is None:
+            return None
+        name, index = group.residual
+        return self.read(self.graph.node(name), index)
+
+    def constant(self, node: ir.Node, index: int) -> np.ndarray | None:
+        return self.graph.constant(node.inputs[index] if index < len(node.inputs) else None)
+
+    def weights(self, node: ir.Node) -> WeightEncoding:
+        return self.encodings.weights[str(node.name)]
+
+    def output(self, node: ir.Node) -> Encoding | None:
+        name = str(node.name)
+        if self.plan.nodes[name].tail:
+            return None
+        return self.encodings.slots[self.plan.tensors[self.plan.group_of(name).output].slot]
+
+    def bounds(self, node: ir.Node) -> tuple[int, int]:
+        encoding, group = self.output(node), self.plan.group_of(str(node.name))
+        assert encoding is not None
+        low = encoding.low if group.low is None or np.isneginf(group.low) else encoding.code(group.low)
+        high = encoding.high if group.high is None or np.isposinf(group.high) else encoding.code(group.high)
+        return low, high
+
+    def write(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
+              attributes: Mapping[str, Any]) -> None:
+        encoding = self.output(node)
+        assert encoding is not None
+        group = self.plan.group_of(str(node.name))
+        out = self._emit(op, str(node.name), inputs, attributes, group.output, "quantized", encoding.qtype, group.members)
+        self._stored(group.output, out, encoding)
+
+    def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
+                   attributes: Mapping[str, Any], scale: np.ndarray) -> None:
+        tensor = self.plan.group_of(str(node.name)).output
+        acc = self._emit(op, str(node.name), inputs, attributes, tensor, "accumulator", QType.INT32, (str(node.name),))
+        self.codes[tensor] = acc
+        self.integers[tensor] = IntegerTensor(str(acc.name), QType.INT32, scale, 0)
+        self.floats[tensor] = self._dequantize(tensor, acc, scale, 0)
+
+    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray]) -> None:
+        tensor = str(node.outputs[0].name)
+        encoding = self.encodings.slots[self.plan.tensors[tensor].slot]
+        values = [self._constant(f"{node.name}_operand{i}", v) if isinstance(v, np.ndarray) else v
+                  for i, v in enumerate(inputs)]
+        made = ir.Node("", node.op_type, values, attributes=list(node.attributes.values()), num_outputs=1, name=node.name)
+        out = self._finish(made, self._fresh(f"{tensor}_quantized"), self.graph.values[tensor].shape,
+                           ir.DataType.from_numpy(encoding.qtype.numpy), (str(node.name),))
+        self._stored(tensor, out, encoding)
+
+    # ---- the walk
+
+    def build(self) -> QuantizedModel:
+        last = {group.members[-1]: group for group in self.plan.groups.values()}
+        for node in self.graph.nodes:
+            name = str(node.name)
+            if name in last:
+                group = last[name]
+                main = self.graph.node(group.main)
+                lower = spec_of(main.op_type).lower
+                assert lower is not None, f"{main.op_type} is on the BPU without a way to lower it"
+                lower(self, main)
+            elif not self.plan.nodes[name].on_bpu:
+                self._copy(node)
+        outputs = [self._output(v) for v in self.graph.outputs]
+        used = {n.op_type for n in self.nodes if n.domain == DOMAIN}
+        graph = ir.Graph(
+            self.inputs, outputs, nodes=self.nodes, initializers=list(self.initializers.values()),
+            opset_imports={"": 19, DOMAIN: DOMAIN_VERSION}, name=self.graph.model.graph.name,
+        )
+        functions = [op.function() for name, op in INTEGER_OPS.items() if name in used]
+        model = ir.Model(graph, ir_version=8, producer_name="ptqlab", functions=functions)
+        return QuantizedModel(model, self.integers, schedule(graph, lambda n: n.metadata_props[DEVICE])).verify()
+
+    # ---- pieces
+
+    def _input(self, value: ir.Value) -> ir.Value:
+        made = ir.Value(name=value.name, shape=value.shape, type=value.type)
+        self.floats[str(value.name)] = made
+        return made
+
+    def _output(self, value: ir.Value) -> ir.Value:
+        made = self._float(value)
+        if made.name == value.name and not (made.is_graph_input() and made.producer() is None):
+            return made
+        node = ir.Node("", "Identity", [made], num_outputs=1, name=f"{value.name}_output")
+        return self._finish(node, str(value.name), value.shape, value.dtype, ())
+
+    def _copy(self, node: ir.Node) -> None:
+        """A CPU node as it stands, reading float tensors."""
+        inputs = [None if v is None else self._float(v) for v in node.inputs]
+        made = ir.Node(node.domain, node.op_type, inputs, attributes=list(node.attributes.values()),
+                       num_outputs=len(node.outputs), name=node.name)
+        self.nodes.append(made)
+        made.metadata_props.update({SOURCE: json.dumps([node.name]), DEVICE: "CPU"})
+        for out, old in zip(made.outputs, node.outputs, strict=True):
+            out.name, out.shape, out.type = old.name, old.shape, old.type
+            if old.name:
+                self.floats[str(old.name)] = out
+
+    def _float(self, value: ir.Value) -> ir.Value:
+        """The float form of a tensor: as it is, a constant, or dequantized."""
+        name = str(value.name)
+        if name not in self.floats:
+            array = self.graph.constant(value)
+            if array is not None:
+                self.floats[name] = self._constant(name, array)
+            else:
+                stored = self.integers[name]
+                self.floats[name] = self._dequantize(name, self.codes[name], stored.scale, stored.zero_point)
+        return self.floats[name]
+
+    def _view(self, value: ir.Value, slot: str, encoding: Encoding) -> Operand:
+        """A tensor as integers of an encoding: as stored, rescaled from it, or quantized from float."""
+        name = str(value.name)
+        array = self.graph.constant(value)
+        if array is not None:
+            codes = quantize_kernel({"y_zero_point": encoding.zero_point, "low": encoding.low, "high": encoding.high,
+                                     "to": _onnx_type(encoding.qtype)}, array, np.asarray(encoding.scale))
+            return Operand(self._constant(f"{name}_codes_{slot}", codes), encoding)
+        if name not in self.codes:
+            own = self.encodings.slots[self.plan.tensors[name].slot]
+            self._stored(name, self._quantize(name, own), own)
+        own = self.encodings.slots[self.plan.tensors[name].slot]
+        if own == encoding:
+            return Operand(self.codes[name], own)
+        key = (name, slot, encoding.qtype)
+        if key not in self.views:
+            inputs: dict[str, ir.Value | np.ndarray] = {
+                "x": self.codes[name], **scaled_by("", np.asarray(float(own.scale) / float(encoding.scale)))}
+            attributes = {"x_zero_point": own.zero_point, "y_zero_point": encoding.zero_point, "low": encoding.low,
+                          "high": encoding.high, "to": _onnx_type(encoding.qtype)}
+            label = f"{name}_to_{encoding.qtype.value}" + ("" if slot == self.plan.tensors[name].slot else f"_{slot}")
+            out = self._emit("Rescale", f"{label}_requantize", inputs, attributes, name, "requantized", encoding.qtype, ())
+            self.views[key] = Operand(out, encoding)
+        return self.views[key]
+
+    def _quantize(self, tensor: str, encoding: Encoding) -> ir.Value:
+        attributes = {"y_zero_point": encoding.zero_point, "low": encoding.low, "high": encoding.high,
+                      "to": _onnx_type(encoding.qtype)}
+        inputs = {"x": self._float(self.graph.values[tensor]), "scale": np.asarray(encoding.scale, np.float32)}
+        return self._emit("Quantize", f"{tensor}_quantize", inputs, attributes, tensor, "quantized", encoding.qtype, ())
+
+    def _dequantize(self, tensor: str, codes: ir.Value, scale: np.ndarray, zero_point: int) -> ir.Value:
+        inputs = {"x": codes, "scale": np.asarray(scale, np.float32)}
+        return self._emit("Dequantize", f"{tensor}_dequantize", inputs, {"x_zero_point": zero_point}, tensor, "", None, ())
+
+    def _stored(self, tensor: str, codes: ir.Value, encoding: Encoding) -> None:
+        self.codes[tensor] = codes
+        self.integers[tensor] = IntegerTensor(str(codes.name), encoding.qtype, np.asarray(encoding.scale), encoding.zero_point)
+
+    def _emit(self, op: str, name: str, inputs: Mapping[str, ir.Value | np.ndarray], attributes: Mapping[str, Any],
+              tensor: str, suffix: str, qtype: QType | None, nodes: tuple[str, ...]) -> ir.Value:
+        """Append integer operator `op` that makes the form `suffix` of a tensor ("" for the float tensor itself)."""
+        spec = INTEGER_OPS[op]
+        assert set(spec.inputs) == set(inputs), f"{op} takes {spec.inputs}, given {sorted(inputs)}"
+        assert set(spec.attributes) == set(attributes), f"{op} has {sorted(spec.attributes)}, given {sorted(attributes)}"
+        values = [self._operand(f"{name}_{i}", inputs[i]) for i in spec.inputs]
+        attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
+        node = ir.Node(DOMAIN, op, values, attributes=attrs, num_outputs=1, name=name)
+        dtype = ir.DataType.FLOAT if qtype is None else ir.DataType.from_numpy(qtype.numpy)
+        output = self._fresh(f"{tensor}_{suffix}") if suffix else tensor
+        return self._finish(node, output, self.graph.values[tensor].shape, dtype, nodes)
+
+    def _fresh(self, name: str) -> str:
+        """A tensor name that the float graph and this one do not use yet."""
+        unique, count = name, 0
+        while unique in self.used:
+            count += 1
+            unique = f"{name}_{count}"
+        self.used.add(unique)
+        return unique
+
+    def _finish(self, node: ir.Node, output: str, shape: ir.Shape | None, dtype: ir.DataType | None,
+                nodes: tuple[str, ...]) -> ir.Value:
+        self.nodes.append(node)
+        device = "BPU" if node.op_type != "Identity" or node.domain else "CPU"
+        node.metadata_props.update({SOURCE: json.dumps(list(nodes)), DEVICE: device})
+        out = node.outputs[0]
+        out.name, out.shape, out.dtype = output, shape, dtype
+        return out
+
+    def _operand(self, name: str, value: ir.Value | np.ndarray) -> ir.Value:
+        return self._constant(name, value) if isinstance(value, np.ndarray) else value
+
+    def _constant(self, name: str, array: np.ndarray) -> ir.Value:
+        if name not in self.initializers:
+            self.used.add(name)
+            tensor = ir.tensor(np.ascontiguousarray(array) if array.ndim else array, name=name)
+            self.initializers[name] = ir.Value(name=name, shape=ir.Shape(array.shape),
+                                               type=ir.TensorType(tensor.dtype), const_value=tensor)
+        return self.initializers[name]
+
+
+def _onnx_type(qtype: QType) -> int:
+    return int(ir.DataType.from_numpy(qtype.numpy))
+
+
+def lower(graph: FloatGraph, plan: Plan, encodings: Encodings) -> QuantizedModel:
+    """The integer model of a plan."""
+    return _Lowering(graph, plan, encodings).build()

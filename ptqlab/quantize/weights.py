@@ -1,0 +1,60 @@
+"""Integer weights and biases of the operators with weights."""
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.arith.rounding import quantize, round_half_away
+from ptqlab.ops.node import attribute, constant, input_value
+from ptqlab.ops.spec import Encoding, WeightEncoding
+
+# The bias takes at most half of the 32 bits of the accumulator, which leaves the other half to the products.
+LARGEST_BIAS = 1 << 30
+
+
+def channel_axis(node: ir.Node) -> int:
+    """Axis of the output channels in the weight as the node holds it: Conv 0, MatMul 1, Gemm 1 (0 with transB)."""
+    if node.op_type == "Conv":
+        return 0
+    return 0 if node.op_type == "Gemm" and attribute(node, "transB", 0) else 1
+
+
+def float_bias(node: ir.Node, added: np.ndarray | None, channels: int) -> np.ndarray:
+    """Bias of each channel, float64: the node's own and the constant that its group adds."""
+    total = np.zeros(channels)
+    for part in (constant(input_value(node, 2)), added):
+        if part is not None:
+            total = total + np.broadcast_to(part.astype(np.float64).ravel(), (channels,))
+    return total
+
+
+def channel_scales(weight: np.ndarray, axis: int) -> np.ndarray:
+    """scale[c] = max |w[c]| / 127, float32; 1.0 for a channel of zeros."""
+    others = tuple(a for a in range(weight.ndim) if a != axis)
+    largest = np.abs(weight.astype(np.float32)).max(axis=others)
+    scale = largest / np.float32(QType.INT8.qmax)
+    return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
+
+
+def encode_weights(node: ir.Node, added: np.ndarray | None, x: Encoding) -> tuple[WeightEncoding, tuple[int, ...]]:
+    """Integer weights and bias for input encoding `x`; also the channels whose scale was widened for their bias.
+
+    bias = round_half_away(b / (x.scale * scale[c])). Where that leaves 31 bits, the scale of the channel grows
+    until it fits: its weights then use fewer codes.
+    """
+    raw = constant(node.inputs[1])
+    assert raw is not None, "weights are constant by rule"
+    axis = channel_axis(node)
+    scale = channel_scales(raw, axis)
+    bias = float_bias(node, added, scale.size)
+    smallest = np.abs(bias) / (np.float64(x.scale) * LARGEST_BIAS)
+    widened = tuple(int(c) for c in np.nonzero(smallest > scale)[0])
+    # nextafter: the float32 scale must not round below what the bias needs
+    scale = np.where(smallest > scale, np.nextafter(smallest.astype(np.float32), np.float32(np.inf)), scale).astype(np.float32)
+    along = scale.reshape(tuple(-1 if a == axis else 1 for a in range(raw.ndim)))
+    codes = quantize(raw, along, 0, QType.INT8.qmin, QType.INT8.qmax).astype(np.int8)
+    if node.op_type == "Gemm" and axis == 0:
+        codes = np.ascontiguousarray(codes.T)
+    integer_bias = round_half_away(bias / (np.float64(x.scale) * scale.astype(np.float64))).astype(np.int64)
+    return WeightEncoding(codes, scale, integer_bias), widened

@@ -1,0 +1,93 @@
+"""What both executors of an integer model share: the walk over the parts of the schedule, CPU parts in onnxruntime.
+
+CPU parts run the same way everywhere: node by node as the graph says, without onnxruntime's rewriting, so that
+their float results are the same bits in every executor.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.graph import Session, session
+from ptqlab.stages.quantized import QuantizedModel
+from ptqlab.stages.schedule import Part
+
+
+class Executor:
+    """Runs a quantized model. Integer tensors come out as the type they have on the BPU."""
+
+    def __init__(self, quantized: QuantizedModel, *, keep: Sequence[str] = (), threads: int = 1) -> None:
+        """`keep` names tensors of the integer model that `run` returns beside the outputs."""
+        self.quantized = quantized
+        self.keep = tuple(keep)
+        self.threads = threads
+        self.output_names = tuple(str(v.name) for v in quantized.model.graph.outputs)
+        self.input_names = tuple(str(v.name) for v in quantized.model.graph.inputs)
+        self._nodes = {str(n.name): n for n in quantized.model.graph}
+
+    @cached_property
+    def _cpu_sessions(self) -> dict[Part, Session]:
+        return {
+            part: session(self._submodel(part), outputs=self.wanted(part), optimise=False, threads=self.threads)
+            for part in self.quantized.parts if part.device == "CPU"
+        }
+
+    def wanted(self, part: Part) -> list[str]:
+        """Tensors that a part hands on: its outputs, and what the caller wants kept."""
+        made = {str(o.name) for name in part.nodes for o in self._nodes[name].outputs}
+        return list(dict.fromkeys([*part.outputs, *(t for t in self.keep if t in made)]))
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs and kept tensors by name, for one set of inputs by name."""
+        live = dict(feeds)
+        for part in self.quantized.parts:
+            if part.device == "BPU":
+                live.update(self._run_bpu(part, live))
+            else:
+                runner = self._cpu_sessions[part]
+                inputs = {name: live[name] for name in runner.input_names}
+                live.update(zip(runner.output_names, runner.run(None, inputs), strict=True))
+        return {name: live[name] for name in dict.fromkeys([*self.output_names, *self.keep])}
+
+    def _run_bpu(self, part: Part, live: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        raise NotImplementedError
+
+    def _submodel(self, part: Part) -> ir.Model:
+        """A model of the nodes of one CPU part, as they are."""
+        source = self.quantized.model
+        values: dict[str, ir.Value] = {}
+        initializers: list[ir.Value] = []
+
+        def read(value: ir.Value | None) -> ir.Value | None:
+            if value is None:
+                return None
+            name = str(value.name)
+            if name not in values:
+                values[name] = ir.Value(name=name, shape=value.shape, type=value.type, const_value=value.const_value)
+                if value.const_value is not None:
+                    initializers.append(values[name])
+            return values[name]
+
+        inputs = [read(_value(source, name)) for name in part.inputs]
+        nodes = []
+        for name in part.nodes:
+            old = self._nodes[name]
+            node = ir.Node(old.domain, old.op_type, [read(v) for v in old.inputs], num_outputs=len(old.outputs),
+                           attributes=list(old.attributes.values()), name=name)
+            for new, out in zip(node.outputs, old.outputs, strict=True):
+                new.name, new.shape, new.type = out.name, out.shape, out.type
+                values[str(out.name)] = new
+            nodes.append(node)
+        graph = ir.Graph([v for v in inputs if v is not None], [values[o] for o in self.wanted(part)], nodes=nodes,
+                         initializers=initializers, opset_imports={"": source.opset_imports[""]}, name="cpu_part")
+        return ir.Model(graph, ir_version=source.ir_version)
+
+
+def _value(model: ir.Model, name: str) -> ir.Value:
+    for value in model.graph.inputs:
+        if value.name == name:
+            return value
+    return next(o for n in model.graph for o in n.outputs if o.name == name)

@@ -1,0 +1,64 @@
+"""The order in which devices work: nodes of one device that wait for nobody else form a part."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that one device runs in a row; inputs and outputs are tensor names.
+
+    device   "BPU" or "CPU";  segment  number of the BPU segment, None on the CPU
+    """
+
+    device: str
+    segment: int | None
+    nodes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def levels(nodes: Iterable[ir.Node], device: Callable[[ir.Node], str]) -> dict[ir.Node, int]:
+    """Level of each node (given in topological order): the number of device changes on the longest path to it.
+
+    Nodes of one device and level can run together, and never wait for a node of a higher level.
+    """
+    level: dict[ir.Node, int] = {}
+    for node in nodes:
+        reach = 0
+        for value in node.inputs:
+            producer = value.producer() if value is not None else None
+            if producer in level:
+                reach = max(reach, level[producer] + (device(producer) != device(node)))
+        level[node] = reach
+    return level
+
+
+def schedule(graph: ir.Graph, device: Callable[[ir.Node], str]) -> tuple[Part, ...]:
+    """Cut the nodes of a graph into parts by device, in order of execution."""
+    level = levels(graph, device)
+    members: dict[tuple[int, str], list[ir.Node]] = {}
+    for node in graph:
+        members.setdefault((level[node], device(node)), []).append(node)
+    keys = sorted(members)
+    bpu = [key for key in keys if key[1] == "BPU"]
+    outputs = {str(v.name) for v in graph.outputs}
+    return tuple(
+        Part(key[1], bpu.index(key) if key in bpu else None, *_interface(members[key], outputs)) for key in keys
+    )
+
+
+def _interface(nodes: list[ir.Node], outputs: set[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    inside = set(nodes)
+    reads = dict.fromkeys(
+        str(v.name) for n in nodes for v in n.inputs
+        if v is not None and v.producer() not in inside and v.const_value is None
+    )
+    written = dict.fromkeys(
+        str(o.name) for n in nodes for o in n.outputs
+        if o.name and (o.name in outputs or any(user not in inside for user, _ in o.uses()))
+    )
+    return tuple(str(n.name) for n in nodes), tuple(reads), tuple(written)
