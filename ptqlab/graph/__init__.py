@@ -14,6 +14,7 @@ Codes of this package (PTQ10x to PTQ12x refuse, PTQ13x tell):
     PTQ133 unused input            PTQ134 stated shape overruled    PTQ135 shape taken from a run
     PTQ136 half precision widened  PTQ137 functions inlined         PTQ138 meaning fixed for inference
 """
+
 from __future__ import annotations
 
 from ptqlab.graph.loading import load

@@ -1,4 +1,5 @@
 """Compute what depends on constants only, with onnxruntime itself, in one run."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +22,9 @@ def evaluate(nodes: Sequence[ir.Node], wanted: Sequence[ir.Value], opset: int) -
     proto.opset_import.add(domain="", version=opset)
     proto.graph.name = "constants"
     for name, array in feeds.items():
-        proto.graph.input.append(onnx.helper.make_tensor_value_info(
-            name, int(ir.DataType.from_numpy(array.dtype)), list(array.shape)))
+        proto.graph.input.append(
+            onnx.helper.make_tensor_value_info(name, int(ir.DataType.from_numpy(array.dtype)), list(array.shape))
+        )
     for node in nodes:
         ir.serde.serialize_node_into(proto.graph.node.add(), node)
     for value in wanted:
@@ -43,5 +45,9 @@ def _constant(value: ir.Value) -> np.ndarray:
 def frontier(nodes: Iterable[ir.Node]) -> list[ir.Value]:
     """Outputs of `nodes` that something else needs: another node or the model's interface."""
     inside = set(nodes)
-    return [o for node in nodes for o in node.outputs
-            if o.name and (o.is_graph_output() or any(use.node not in inside for use in o.uses()))]
+    return [
+        o
+        for node in nodes
+        for o in node.outputs
+        if o.name and (o.is_graph_output() or any(use.node not in inside for use in o.uses()))
+    ]

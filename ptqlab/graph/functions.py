@@ -1,4 +1,5 @@
 """Model-local functions, written out where they are called."""
+
 from __future__ import annotations
 
 import onnx
@@ -27,8 +28,11 @@ def inline_functions(proto: onnx.ModelProto) -> dict[str, str]:
     for function in functions.values():
         inner = next((o.version for o in function.opset_import if o.domain in ("", "ai.onnx")), opset)
         if inner != opset:
-            raise _problem(f"function '{shorten(function.name)}'", f"opset {inner} in a model of opset {opset}",
-                           "the same opset inside and outside")
+            raise _problem(
+                f"function '{shorten(function.name)}'",
+                f"opset {inner} in a model of opset {opset}",
+                "the same opset inside and outside",
+            )
     callers: dict[str, str] = {}
     written = _Writer(functions, callers)
     _replace_calls(proto.graph, written, 0)
@@ -57,15 +61,23 @@ class _Writer:
 
     def expand(self, node: onnx.NodeProto, function: onnx.FunctionProto, depth: int) -> list[onnx.NodeProto]:
         if depth > DEEPEST:
-            raise _problem(node_label(node), f"functions nested more than {DEEPEST} deep", "functions that do not call themselves")
+            raise _problem(
+                node_label(node), f"functions nested more than {DEEPEST} deep", "functions that do not call themselves"
+            )
         if len(node.input) > len(function.input) or len(node.output) > len(function.output):
-            raise _problem(node_label(node), f"{len(node.input)} inputs and {len(node.output)} outputs",
-                           f"{len(function.input)} and {len(function.output)}, as function {shorten(function.name)} has")
+            raise _problem(
+                node_label(node),
+                f"{len(node.input)} inputs and {len(node.output)} outputs",
+                f"{len(function.input)} and {len(function.output)}, as function {shorten(function.name)} has",
+            )
         prefix = node.name + "/"
-        names = {inner: "" for inner in function.input}
+        names = dict.fromkeys(function.input, "")
         names.update(zip(function.input, node.input, strict=False))
-        names.update((inner, outer) for inner, outer in zip(function.output, node.output, strict=False)
-                     if outer and inner not in function.input)
+        names.update(
+            (inner, outer)
+            for inner, outer in zip(function.output, node.output, strict=False)
+            if outer and inner not in function.input
+        )
         attributes = {a.name: a for a in function.attribute_proto}
         attributes.update((a.name, a) for a in node.attribute)
         result: list[onnx.NodeProto] = []
@@ -77,11 +89,16 @@ class _Writer:
             _bind_attributes(copy, attributes)
             self.count += 1
             if self.count > MOST_NODES:
-                raise _problem("the model", f"more than {MOST_NODES} nodes once functions are written out", "fewer nodes")
+                raise _problem(
+                    "the model", f"more than {MOST_NODES} nodes once functions are written out", "fewer nodes"
+                )
             nested = self.function_of(copy)
             result.extend([copy] if nested is None else self.expand(copy, nested, depth + 1))
-        passed = [(names[f], outer) for f, outer in zip(function.output, node.output, strict=False)
-                  if outer and f in function.input]
+        passed = [
+            (names[f], outer)
+            for f, outer in zip(function.output, node.output, strict=False)
+            if outer and f in function.input
+        ]
         for source, outer in passed:  # an output that is an input of the function
             result.append(onnx.helper.make_node("Identity", [source], [outer], name=f"{prefix}{outer}"))
         first = next((o for o in node.output if o), None)
@@ -108,6 +125,7 @@ def _replace_calls(graph: onnx.GraphProto, writer: _Writer, depth: int) -> None:
 
 def _rename(node: onnx.NodeProto, names: dict[str, str], prefix: str) -> None:
     """Tensor names of the function become those of the caller, or get the caller's name in front."""
+
     def outer(name: str) -> str:
         return "" if not name else names.setdefault(name, prefix + name)
 

@@ -1,4 +1,5 @@
 """Half precision models are worked on in float32, so that no statistic overflows."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -49,8 +50,14 @@ def widen_halves(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
     interface = {v.name for v in (*proto.graph.input, *proto.graph.output)}
     shown = ", ".join(f"'{shorten(n)}'" for n in dict.fromkeys(changed) if n in interface)
     ends = f" Inputs and outputs that are float32 now: {shown}." if shown else ""
-    return [Finding("PTQ136", f"The model is in half precision; it is worked on in float32.{ends}",
-                    hint="give calibration data in float32 for these inputs", severity="note")]
+    return [
+        Finding(
+            "PTQ136",
+            f"The model is in half precision; it is worked on in float32.{ends}",
+            hint="give calibration data in float32 for these inputs",
+            severity="note",
+        )
+    ]
 
 
 def _infos(graph: onnx.GraphProto) -> Iterable[onnx.ValueInfoProto]:

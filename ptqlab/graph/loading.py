@@ -3,28 +3,31 @@
 Order: parse and map weights; versions; names; model-local functions; operators, types, topology; inputs and
 outputs; half precision; shapes. Everything before shapes works on a protobuf without weights.
 """
+
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import onnx
 import onnx_ir as ir
 
 from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import checks, interface
-from ptqlab.graph.files import TITLE, Parsed, read
+from ptqlab.graph.files import TITLE, Parsed, attach, read
 from ptqlab.graph.functions import inline_functions
 from ptqlab.graph.halves import widen_halves
 from ptqlab.graph.model import NEWEST_IR, FloatGraph, verify
-from ptqlab.graph.names import name_nodes, sort_nodes
+from ptqlab.graph.names import name_nodes, reads, sort_nodes
 from ptqlab.graph.shapes import infer
 
-Source = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
+Source: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 
 
-def load(source: Source, input_shapes: Mapping[str, Sequence[int]] | None = None, *,
-         output_nodes: Sequence[str] = ()) -> FloatGraph:
+def load(
+    source: Source, input_shapes: Mapping[str, Sequence[int]] | None = None, *, output_nodes: Sequence[str] = ()
+) -> FloatGraph:
     """The float graph of an ONNX model: static, sorted, named, of the file's opset (10 to 19).
 
     source        path (weights beside it are mapped, not read), bytes, ModelProto or onnx_ir model; left untouched
@@ -41,13 +44,21 @@ def load(source: Source, input_shapes: Mapping[str, Sequence[int]] | None = None
     findings += name_nodes(proto.graph)
     callers = inline_functions(proto)
     if callers:
-        findings.append(Finding("PTQ137", f"{len(callers)} calls of model-local functions were written out.",
-                                tuple(callers.values()), severity="note"))
+        findings.append(
+            Finding(
+                "PTQ137",
+                f"{len(callers)} calls of model-local functions were written out.",
+                tuple(callers.values()),
+                severity="note",
+            )
+        )
     problems = [*checks.check_nodes(proto), *checks.check_types(proto), *checks.check_topology(proto)]
     problems += interface.fix_shapes(proto.graph, input_shapes)
     raise_if(problems, TITLE)
     if sort_nodes(proto.graph):
-        findings.append(Finding("PTQ131", "The nodes of the file were not in topological order; they were sorted.", severity="note"))
+        findings.append(
+            Finding("PTQ131", "The nodes of the file were not in topological order; they were sorted.", severity="note")
+        )
     aliases = {n.name: n.name for n in proto.graph.node} | callers
     if output_nodes:
         findings += interface.cut_outputs(proto.graph, output_nodes, aliases)
@@ -74,25 +85,14 @@ def _normalise(proto: onnx.ModelProto) -> None:
 
 def _finish(parsed: Parsed, aliases: Mapping[str, str], findings: list[Finding]) -> FloatGraph:
     proto, tensors = parsed.proto, parsed.tensors
-    used = {n for node in proto.graph.node for n in _all_reads(node)} | {v.name for v in proto.graph.output}
+    used = {n for node in proto.graph.node for n in reads(node)} | {v.name for v in proto.graph.output}
     stubs = [t for t in proto.graph.initializer if t.name in used]
     kept = [onnx.TensorProto.FromString(t.SerializeToString()) for t in stubs]
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
     del proto.opset_import[1:]
-    model = ir.from_proto(proto)
-    for name, value in model.graph.initializers.items():
-        tensor = tensors[name]
-        tensor.name = name
-        value.const_value = tensor
-        value.dtype = tensor.dtype
-        value.shape = ir.Shape([int(d) for d in tensor.shape])
+    model = attach(proto, tensors)
     living = {n.name for n in proto.graph.node}
     graph = FloatGraph(model, {a: n for a, n in aliases.items() if n in living}, tuple(findings), parsed.path)
     verify(graph)
     return graph
-
-
-def _all_reads(node: onnx.NodeProto) -> list[str]:
-    from ptqlab.graph.names import reads
-    return list(reads(node))

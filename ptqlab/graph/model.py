@@ -1,4 +1,5 @@
 """The float graph: the one form of a model that every later stage reads."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -133,7 +134,12 @@ def static_shape(value: ir.Value) -> tuple[int, ...]:
     """Shape of a value as ints. AssertionError when it is not static."""
     shape = value.shape
     assert shape is not None and shape.is_static(), f"tensor {value.name!r} has no static shape: {shape}"
-    return tuple(int(d) for d in shape)
+    return sizes(shape)
+
+
+def sizes(shape: ir.ShapeProtocol) -> tuple[int, ...]:
+    """The dimensions of a static shape."""
+    return tuple(d for d in shape if isinstance(d, int))
 
 
 def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
@@ -166,7 +172,9 @@ def verify(graph: FloatGraph) -> None:
         assert node.name not in names, f"two nodes are named {node.name!r}"
         names.add(node.name)
         for read in node.inputs:
-            assert read is None or read in known, f"node {node.name!r} reads {getattr(read, 'name', None)!r} before it exists"
+            assert read is None or read in known, (
+                f"node {node.name!r} reads {getattr(read, 'name', None)!r} before it exists"
+            )
         for value in node.outputs:
             if value.name:
                 _verify_value(value, seen)
@@ -186,6 +194,6 @@ def _verify_value(value: ir.Value, seen: set[str]) -> None:
     assert value.dtype is not None, f"tensor {value.name!r} has no type"
     shape = static_shape(value)
     if value.const_value is not None and value.is_initializer():
-        stored = tuple(int(d) for d in value.const_value.shape)
+        stored = sizes(value.const_value.shape)
         assert stored == shape, f"constant {value.name!r} is {stored}, noted as {shape}"
         assert value.const_value.dtype == value.dtype, f"constant {value.name!r} is {value.const_value.dtype}"

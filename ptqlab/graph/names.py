@@ -1,4 +1,5 @@
 """Unique names and topological order, before anything is shown to the user."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -45,11 +46,20 @@ def name_nodes(graph: onnx.GraphProto) -> list[Finding]:
         seen.add(node.name)
     findings = []
     if unnamed:
-        findings.append(Finding("PTQ132", f"{unnamed} nodes have no name; they are called <operator>_<output>.", severity="note"))
+        findings.append(
+            Finding("PTQ132", f"{unnamed} nodes have no name; they are called <operator>_<output>.", severity="note")
+        )
     if renamed:
-        shown = ", ".join(f"'{shorten(a)}' -> '{shorten(b)}'" for a, b in renamed[:5]) + (", ..." if len(renamed) > 5 else "")
-        findings.append(Finding("PTQ132", f"{len(renamed)} nodes shared a name with another and were renamed: {shown}.",
-                                tuple(b for _, b in renamed)))
+        shown = ", ".join(f"'{shorten(a)}' -> '{shorten(b)}'" for a, b in renamed[:5]) + (
+            ", ..." if len(renamed) > 5 else ""
+        )
+        findings.append(
+            Finding(
+                "PTQ132",
+                f"{len(renamed)} nodes shared a name with another and were renamed: {shown}.",
+                tuple(b for _, b in renamed),
+            )
+        )
     return findings
 
 
@@ -69,7 +79,9 @@ def sort_nodes(graph: onnx.GraphProto) -> bool:
     order, cycle = _stable_order(needs)
     if cycle:
         shown = ", ".join(node_label(graph.node[i]) for i in cycle[:5])
-        raise PtqError(Problem("PTQ111", shown, "nodes that wait for each other", "a graph without cycles"), "Loading the model")
+        raise PtqError(
+            Problem("PTQ111", shown, "nodes that wait for each other", "a graph without cycles"), "Loading the model"
+        )
     nodes = [graph.node[i] for i in order]
     copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
     del graph.node[:]
@@ -106,7 +118,7 @@ def _stable_order(needs: list[set[int]]) -> tuple[list[int], list[int]]:
             closing = next((i for i in missing if state[i] == waiting), None)
             if closing is not None:
                 path = [i for i in dict.fromkeys(stack) if state[i] == waiting]
-                return order, path[path.index(closing):]
+                return order, path[path.index(closing) :]
             if missing:
                 stack.extend(missing)
             else:

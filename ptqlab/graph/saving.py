@@ -1,13 +1,17 @@
 """Models to protobuf and to disk: one assembly, with the weights inside, beside, or left out."""
+
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import onnx
 import onnx_ir as ir
 from onnx_ir import serde
+
+from ptqlab.graph.model import sizes
 
 Placer = Callable[[str, ir.TensorProtocol], onnx.TensorProto | None]
 
@@ -18,16 +22,20 @@ ALIGNMENT = 4096
 SMALL = 1024
 
 
-def assemble(model: ir.Model, place: Placer, outputs: Sequence[ir.Value] | None = None, *,
-             notes: bool = True) -> onnx.ModelProto:
+def assemble(
+    model: ir.Model, place: Placer, outputs: Sequence[ir.Value] | None = None, *, notes: bool = True
+) -> onnx.ModelProto:
     """The model as protobuf; `place(name, tensor)` gives the form of each initializer, None leaves it out.
 
     outputs  tensors that are the outputs instead of the model's own; their types must be known
     notes    write type and shape of inner tensors
     The same model gives the same bytes.
     """
-    proto = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name or "",
-                            producer_version=model.producer_version or "")
+    proto = onnx.ModelProto(
+        ir_version=model.ir_version,
+        producer_name=model.producer_name or "",
+        producer_version=model.producer_version or "",
+    )
     if model.doc_string:
         proto.doc_string = model.doc_string
     for domain, version in sorted(model.opset_imports.items()):
@@ -63,14 +71,17 @@ def embed(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
         proto = serde.serialize_tensor(tensor)
         proto.name = name
         return proto
-    return onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape],
-                            raw_data=tensor.tobytes())
+    return onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=sizes(tensor.shape), raw_data=tensor.tobytes())
 
 
 def refer(name: str, tensor: ir.TensorProtocol, location: str, offset: int) -> onnx.TensorProto:
     """A tensor whose bytes stand in the file `location`."""
-    proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape],
-                             data_location=onnx.TensorProto.EXTERNAL)
+    proto = onnx.TensorProto(
+        name=name,
+        data_type=int(tensor.dtype),
+        dims=sizes(tensor.shape),
+        data_location=onnx.TensorProto.EXTERNAL,
+    )
     for key, text in (("location", location), ("offset", str(offset)), ("length", str(tensor.nbytes))):
         proto.external_data.add(key=key, value=text)
     return proto
@@ -94,7 +105,7 @@ def save(model: ir.Model, path: str | Path, *, inside_limit: int = INSIDE_LIMIT)
     data_name = path.name + ".data"
     offsets: dict[str, int] = {}
 
-    def write_data(handle: object) -> None:
+    def write_data(handle: BinaryIO) -> None:
         position = 0
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
@@ -102,9 +113,9 @@ def save(model: ir.Model, path: str | Path, *, inside_limit: int = INSIDE_LIMIT)
             if tensor.nbytes <= SMALL:
                 continue
             padding = -position % ALIGNMENT
-            handle.write(b"\0" * padding)  # type: ignore[attr-defined]
+            handle.write(b"\0" * padding)
             offsets[name] = position + padding
-            handle.write(memoryview(tensor.tobytes()))  # type: ignore[attr-defined]
+            handle.write(memoryview(tensor.tobytes()))
             position = offsets[name] + tensor.nbytes
 
     _write(path.with_name(data_name), write_data)
@@ -113,7 +124,7 @@ def save(model: ir.Model, path: str | Path, *, inside_limit: int = INSIDE_LIMIT)
     return path
 
 
-def _write(path: Path, fill: Callable[[object], object]) -> None:
+def _write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
     """Fill a temporary file in the same folder, then put it in place; nothing is left behind on failure."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -5,12 +5,13 @@ tensors refer to buffers in memory (the numpy arrays of the model itself, mapped
 random resnet18: 49 ms of CPU against 230 ms for one protobuf with everything inside, 12 ms against 115 ms without
 optimisation; an aligned weight file gives the same (48 and 3 ms) but needs a place on disk.
 """
+
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -23,7 +24,8 @@ from ptqlab.graph.saving import SMALL, assemble, embed, refer
 _RUN_NODE = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message: (.*)", re.DOTALL)
 _BUILD_NODE = re.compile(r"Node ?(?:\(|:|name:)\s*'?([^)'\n]*?)'?[)\n ]\s*(?:Op \((\w+)\))?")
 
-Dims = tuple[int | str | None, ...]
+_TITLE = "Running the model"
+Dims: TypeAlias = tuple[int | str | None, ...]
 
 
 class Session:
@@ -33,8 +35,14 @@ class Session:
     raw                        the onnxruntime session, for io-binding; None when every output is an input or constant
     """
 
-    def __init__(self, raw: Any, output_names: Sequence[str], constants: Mapping[str, np.ndarray],
-                 inputs: Mapping[str, tuple[Dims | None, np.dtype]], where: str) -> None:
+    def __init__(
+        self,
+        raw: Any,
+        output_names: Sequence[str],
+        constants: Mapping[str, np.ndarray],
+        inputs: Mapping[str, tuple[Dims | None, np.dtype]],
+        where: str,
+    ) -> None:
         self.raw = raw
         self.output_names = tuple(output_names)
         self.input_names = tuple(inputs)
@@ -49,7 +57,10 @@ class Session:
         wanted = list(self.output_names if names is None else names)
         self.check_feeds(feeds)
         known = set(self.output_names)
-        raise_if([_unknown("output", n, self.output_names, self._where) for n in wanted if n not in known], "Running the model")
+        raise_if(
+            [_unknown("output", n, self.output_names, self._where) for n in wanted if n not in known],
+            _TITLE,
+        )
         computed = [n for n in wanted if n in self._computed]
         arrays: dict[str, np.ndarray] = {}
         if computed:
@@ -65,20 +76,31 @@ class Session:
         problems = [_unknown("input", n, self.input_names, self._where) for n in feeds if n not in self._inputs]
         for name, (shape, dtype) in self._inputs.items():
             if name not in feeds:
-                problems.append(Problem("PTQ120", f"input '{shorten(name)}'", "no data given", f"{dtype} {_dims(shape)}"))
+                problems.append(
+                    Problem("PTQ120", f"input '{shorten(name)}'", "no data given", f"{dtype} {_dims(shape)}")
+                )
                 continue
             array = feeds[name]
-            fits = shape is None or (len(shape) == np.ndim(array) and all(
-                not isinstance(d, int) or d == n for d, n in zip(shape, np.shape(array), strict=True)))
+            fits = shape is None or (
+                len(shape) == np.ndim(array)
+                and all(not isinstance(d, int) or d == n for d, n in zip(shape, np.shape(array), strict=True))
+            )
             if np.asarray(array).dtype != dtype or not fits:
-                problems.append(Problem(
-                    "PTQ120", f"input '{shorten(name)}'", f"{np.asarray(array).dtype} {_dims(np.shape(array))}",
-                    f"{dtype} {_dims(shape)}", "give the data in the type and shape of the input"))
-        raise_if(problems, "Running the model")
+                problems.append(
+                    Problem(
+                        "PTQ120",
+                        f"input '{shorten(name)}'",
+                        f"{np.asarray(array).dtype} {_dims(np.shape(array))}",
+                        f"{dtype} {_dims(shape)}",
+                        "give the data in the type and shape of the input",
+                    )
+                )
+        raise_if(problems, _TITLE)
 
 
-def session(model: ir.Model | bytes | Path, *, outputs: Sequence[str] | None = None, optimise: bool = True,
-            threads: int = 1) -> Session:
+def session(
+    model: ir.Model | bytes | Path, *, outputs: Sequence[str] | None = None, optimise: bool = True, threads: int = 1
+) -> Session:
     """Make a session on the CPU.
 
     model     in memory, as bytes, or a path (weights beside it are found)
@@ -87,29 +109,37 @@ def session(model: ir.Model | bytes | Path, *, outputs: Sequence[str] | None = N
     optimise  let onnxruntime rewrite the graph; off where every tensor must be what the graph says
     Raises PtqError when a name is unknown or onnxruntime refuses the model (naming the node where it does).
     """
-    if isinstance(model, Path):
-        where, model = str(model), ir.load(model)
-    elif isinstance(model, bytes):
-        where, model = "the model", ir.from_proto(onnx.ModelProto.FromString(model))
-    else:
-        where = model.graph.name or "the model"
-    graph = model.graph
+    where = str(model) if isinstance(model, Path) else "the model"
+    memory = _in_memory(model)
+    graph = memory.graph
     names = [str(v.name) for v in graph.outputs] if outputs is None else list(dict.fromkeys(outputs))
     values = {str(o.name): o for node in graph for o in node.outputs if o.name}
     idle = {str(v.name) for v in graph.inputs} | set(graph.initializers)
-    raise_if([_unknown("tensor", n, [*values, *idle], where) for n in names if n not in values and n not in idle],
-             "Making a session")
+    raise_if(
+        [_unknown("tensor", n, [*values, *idle], where) for n in names if n not in values and n not in idle],
+        "Making a session",
+    )
 
     computed = [values[n] for n in names if n in values]
-    constants = {n: graph.initializers[n].const_value.numpy() for n in names if n in graph.initializers}  # type: ignore[union-attr]
-    inputs = {str(v.name): (_shape_of(v), v.dtype.numpy()) for v in graph.inputs  # type: ignore[union-attr]
-              if str(v.name) not in graph.initializers}
+    constants = {n: _numpy(graph.initializers[n]) for n in names if n in graph.initializers}
+    inputs = {str(v.name): (_shape_of(v), _dtype(v)) for v in graph.inputs if str(v.name) not in graph.initializers}
     raw = None
     if computed:
         buffers: dict[str, np.ndarray] = {}
-        proto = assemble(model, _placer(buffers), computed, notes=False)
+        proto = assemble(memory, _placer(buffers), computed, notes=False)
         raw = raw_session(proto.SerializeToString(), buffers, optimise=optimise, threads=threads, where=where)
     return Session(raw, names, constants, inputs, where)
+
+
+def _in_memory(model: ir.Model | bytes | Path) -> ir.Model:
+    """The model itself, parsed if need be. PtqError when it does not parse."""
+    if isinstance(model, ir.Model):
+        return model
+    try:
+        return ir.load(model) if isinstance(model, Path) else ir.from_proto(onnx.ModelProto.FromString(model))
+    except Exception as error:
+        where = shorten(model) if isinstance(model, Path) else "the given bytes"
+        raise PtqError(Problem("PTQ103", where, f"no ONNX model: {shorten(error)}", "an ONNX model"), _TITLE) from None
 
 
 def raw_session(skeleton: bytes, buffers: Mapping[str, np.ndarray], *, optimise: bool, threads: int, where: str) -> Any:
@@ -141,6 +171,7 @@ def _placer(buffers: dict[str, np.ndarray]) -> Any:
         location = f"w{len(buffers)}"
         buffers[location] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return refer(name, tensor, location, 0)
+
     return place
 
 
@@ -155,14 +186,28 @@ def runtime_error(error: Exception, where: str) -> PtqError:
         place, said = f"node '{shorten(build.group(1))}'{op}", text
     else:
         place, said = shorten(where), text
-    return PtqError(Problem("PTQ117", place, f"onnxruntime: {shorten(said, 400)}", "a model that onnxruntime can run"),
-                    "Running the model")
+    return PtqError(
+        Problem("PTQ117", place, f"onnxruntime: {shorten(said, 400)}", "a model that onnxruntime can run"),
+        _TITLE,
+    )
 
 
 def _unknown(kind: str, name: str, known: Sequence[str], where: str) -> Problem:
     near = nearest(name, known)
     some = ", ".join(shorten(n) for n in (near or list(known)[:5]))
-    return Problem("PTQ120", shorten(where), f"unknown {kind} '{shorten(name)}'", f"{'nearest' if near else 'known'}: {some}")
+    return Problem(
+        "PTQ120", shorten(where), f"unknown {kind} '{shorten(name)}'", f"{'nearest' if near else 'known'}: {some}"
+    )
+
+
+def _numpy(value: ir.Value) -> np.ndarray:
+    assert value.const_value is not None, f"{value.name!r} has no contents"
+    return value.const_value.numpy()
+
+
+def _dtype(value: ir.Value) -> np.dtype:
+    assert value.dtype is not None, f"{value.name!r} has no type"
+    return value.dtype.numpy()
 
 
 def _shape_of(value: ir.Value) -> Dims | None:

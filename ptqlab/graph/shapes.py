@@ -1,16 +1,18 @@
 """Types and shapes of every tensor: inferred by the standard's rules, by a run where the rules end."""
+
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from ptqlab.errors import Finding, Problem, PtqError, shorten
-from ptqlab.graph.files import Tensors
-from ptqlab.graph.saving import SMALL
+from ptqlab.graph.files import Tensors, attach
 from ptqlab.graph.session import raw_session, runtime_error
 
 TITLE = "Shape inference"
@@ -24,7 +26,7 @@ Types = dict[str, tuple[int, tuple[int | None, ...] | None]]
 class ShapeInferenceError(PtqError):
     """Shapes that do not fit together. `.model` is the model as far as it came, to be saved for diagnosis."""
 
-    model: onnx.ModelProto | None = None
+    model: ir.Model | None = None
 
 
 def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
@@ -48,14 +50,24 @@ def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
             _build(proto, tensors, [])
         except PtqError:
             raise refused from None
-        findings.append(Finding("PTQ135", f"Shape inference failed, but the model runs: {refused.problems[0].found}", severity="note"))
+        findings.append(
+            Finding(
+                "PTQ135", f"Shape inference failed, but the model runs: {refused.problems[0].found}", severity="note"
+            )
+        )
     known = _known(inferred)
     gaps = [o for node in graph.node for o in node.output if o and not _complete(known.get(o))]
     if gaps:
         known.update(_run(proto, tensors, gaps))
         owners = tuple(n.name for n in graph.node if set(n.output) & set(gaps))
-        findings.append(Finding("PTQ135", f"The shapes of {len(gaps)} tensors depend on data; they were taken from a run with zeros.",
-                                owners, "see that these shapes are the same for every input"))
+        findings.append(
+            Finding(
+                "PTQ135",
+                f"The shapes of {len(gaps)} tensors depend on data; they were taken from a run with zeros.",
+                owners,
+                "see that these shapes are the same for every input",
+            )
+        )
     outputs = {o.name for o in graph.output}
     for node in graph.node:
         for name in node.output:
@@ -75,15 +87,17 @@ def _infer(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
     kept = [t for t in proto.graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL]
     for tensor in proto.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+            light.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            )
     del light.graph.initializer[:]
     light.graph.initializer.extend(kept)
     return onnx.shape_inference.infer_shapes(light, check_type=strict, strict_mode=strict, data_prop=True)
 
 
-def _shapes(values: object) -> Types:
+def _shapes(values: Iterable[onnx.ValueInfoProto]) -> Types:
     found: Types = {}
-    for value in values:  # type: ignore[attr-defined]
+    for value in values:
         tensor = value.type.tensor_type
         if value.type.HasField("tensor_type"):
             dims = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
@@ -113,14 +127,25 @@ def _lies(stated: Types, known: Types) -> list[Finding]:
             continue
         true_code, true = known[name]
         assert true is not None
-        other = dims is not None and (len(dims) != len(true) or any(d not in (None, 0, t) for d, t in zip(dims, true, strict=True)))
+        other = dims is not None and (
+            len(dims) != len(true) or any(d not in (None, 0, t) for d, t in zip(dims, true, strict=True))
+        )
         if other or code not in (0, true_code):
-            wrong.append(f"'{shorten(name)}' stated {_words(dims)}, is {_words(true)}" if other else f"'{shorten(name)}' stated with another type")
+            wrong.append(
+                f"'{shorten(name)}' stated {_words(dims)}, is {_words(true)}"
+                if other
+                else f"'{shorten(name)}' stated with another type"
+            )
     if not wrong:
         return []
     more = f", and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-    return [Finding("PTQ134", f"The file states shapes that are wrong; the computed ones count: {'; '.join(wrong[:5])}{more}.",
-                    hint="export the model again")]
+    return [
+        Finding(
+            "PTQ134",
+            f"The file states shapes that are wrong; the computed ones count: {'; '.join(wrong[:5])}{more}.",
+            hint="export the model again",
+        )
+    ]
 
 
 def _words(dims: tuple[int | None, ...] | None) -> str:
@@ -135,13 +160,24 @@ def _inference_error(text: str, proto: onnx.ModelProto, known: Types, tensors: T
     problems = []
     for op_type, name, reason in _FAILED.findall(text):
         node = nodes.get(name)
-        shapes = ", ".join(f"'{shorten(i)}' {_words(known[i][1] if i in known else None)}" for i in node.input if i) if node else ""
-        problems.append(Problem("PTQ116", f"node '{shorten(name)}' ({shorten(op_type)})", f"inputs {shapes}: {_reason(reason)}",
-                                "inputs whose types and shapes fit together", "look at the node in shape_inference_fail.onnx"))
+        shapes = (
+            ", ".join(f"'{shorten(i)}' {_words(known[i][1] if i in known else None)}" for i in node.input if i)
+            if node
+            else ""
+        )
+        problems.append(
+            Problem(
+                "PTQ116",
+                f"node '{shorten(name)}' ({shorten(op_type)})",
+                f"inputs {shapes}: {_reason(reason)}",
+                "inputs whose types and shapes fit together",
+                "look at the node in shape_inference_fail.onnx",
+            )
+        )
     if not problems:
         problems.append(Problem("PTQ116", "the model", _reason(text), "types and shapes that fit together"))
     error = ShapeInferenceError(problems, TITLE)
-    error.model = _whole(proto, tensors)
+    error.model = attach(proto, tensors)
     return error
 
 
@@ -149,20 +185,7 @@ def _reason(text: str) -> str:
     return shorten(re.sub(r"\[\w*Error\]\s*", "", text), 300)
 
 
-def _whole(proto: onnx.ModelProto, tensors: Tensors) -> onnx.ModelProto:
-    """The model with its weights as far as one protobuf may hold them; above that, without."""
-    whole = onnx.ModelProto()
-    whole.CopyFrom(proto)
-    if sum(t.nbytes for t in tensors.values()) < 1024**3:
-        for tensor in whole.graph.initializer:
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                tensor.ClearField("external_data")
-                tensor.ClearField("data_location")
-                tensor.raw_data = tensors[tensor.name].tobytes()
-    return whole
-
-
-def _build(proto: onnx.ModelProto, tensors: Tensors, outputs: list[str]) -> object:
+def _build(proto: onnx.ModelProto, tensors: Tensors, outputs: list[str]) -> Any:
     """An onnxruntime session without any rewriting; `outputs` are computed beside the model's own."""
     light = onnx.ModelProto()
     light.CopyFrom(proto)
@@ -179,26 +202,26 @@ def _build(proto: onnx.ModelProto, tensors: Tensors, outputs: list[str]) -> obje
 
 def _run(proto: onnx.ModelProto, tensors: Tensors, gaps: list[str]) -> Types:
     """Types and shapes of `gaps` from one run with zeros."""
-    feeds: Mapping[str, np.ndarray] = {}
-    total = 0
+    inputs: dict[str, tuple[np.dtype, list[int]]] = {}
     for value in proto.graph.input:
         tensor = value.type.tensor_type
-        dims = [d.dim_value for d in tensor.shape.dim]
-        dtype = ir.DataType(tensor.elem_type).numpy()
-        total += int(np.prod(dims, dtype=object)) * dtype.itemsize
-        feeds = {**feeds, value.name: (dims, dtype)}  # type: ignore[dict-item]
-    if total > _RUN_LIMIT:
-        raise ShapeInferenceError(Problem("PTQ116", f"tensor '{shorten(gaps[0])}'", "a shape that depends on data",
-                                          f"inputs of less than {_RUN_LIMIT} bytes to find it by a run"), TITLE)
+        inputs[value.name] = ir.DataType(tensor.elem_type).numpy(), [d.dim_value for d in tensor.shape.dim]
+    if sum(dtype.itemsize * math.prod(dims) for dtype, dims in inputs.values()) > _RUN_LIMIT:
+        limit = f"inputs of less than {_RUN_LIMIT} bytes to find it by a run"
+        raise _without_shape(gaps[0], "a shape that depends on data", limit)
     session = _build(proto, tensors, gaps)
-    arrays = {n: np.zeros(dims, dtype) for n, (dims, dtype) in feeds.items()}  # type: ignore[misc]
     try:
-        results = session.run(gaps, arrays)  # type: ignore[attr-defined]
+        results = session.run(gaps, {n: np.zeros(dims, dtype) for n, (dtype, dims) in inputs.items()})
     except Exception as error:
         raise ShapeInferenceError(runtime_error(error, "the model").problems, TITLE) from None
     found: Types = {}
     for name, array in zip(gaps, results, strict=True):
         if not isinstance(array, np.ndarray):
-            raise ShapeInferenceError(Problem("PTQ112", f"tensor '{shorten(name)}'", "a sequence or optional", "a tensor"), TITLE)
+            raise _without_shape(name, "a sequence or optional", "a tensor")
         found[name] = int(ir.DataType.from_numpy(array.dtype)), array.shape
     return found
+
+
+def _without_shape(name: str, found: str, expected: str) -> ShapeInferenceError:
+    hint = "cut the model before it with output_nodes"
+    return ShapeInferenceError(Problem("PTQ116", f"tensor '{shorten(name)}'", found, expected, hint), TITLE)

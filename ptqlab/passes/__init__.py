@@ -3,6 +3,7 @@
 The result computes the same within float tolerance, is standard ONNX of opset 19, and keeps the names of nodes, inputs
 and outputs; names that were fused away are aliases of the node that computes them now.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,8 +37,19 @@ PIPELINE: tuple[tuple[str, tuple[Pass, ...]], ...] = (
     # what is still there in a form the BPU does not have; after fusing, which wants BatchNormalization whole.
     # Deeper patterns (LayerNormalization, Gelu, HardSwish, Softmax written out) belong here, before arithmetic
     # is respelled.
-    ("replace", (SplitBatchNormalization(), UnifyClip(), ReplaceArithmetic(), ReplaceFlatten(), ReplaceReduceMean(),
-                 RemoveNoOps(), MergeReshapes(), RemoveDeadNodes())),
+    (
+        "replace",
+        (
+            SplitBatchNormalization(),
+            UnifyClip(),
+            ReplaceArithmetic(),
+            ReplaceFlatten(),
+            ReplaceReduceMean(),
+            RemoveNoOps(),
+            MergeReshapes(),
+            RemoveDeadNodes(),
+        ),
+    ),
 )
 # a group that still changes after so many rounds works against itself
 MOST_ROUNDS = 100

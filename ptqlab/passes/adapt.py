@@ -3,6 +3,7 @@
 One small function per operator whose definition changed; the table at the end says from which opset on the new
 form holds. Operators that are not listed mean the same in both.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.errors import Finding, Problem, PtqError, shorten
-from ptqlab.graph.model import NEWEST_OPSET, static_shape
+from ptqlab.graph.model import NEWEST_OPSET
 from ptqlab.passes.base import Work, all_nodes, get_float, get_int, get_ints, get_string, shape_of
 
 Adapter = Callable[[Work, ir.Node], object]
@@ -39,8 +40,10 @@ class Adapt:
 
 
 def _unsupported(node: ir.Node, found: str, expected: str) -> PtqError:
-    return PtqError(Problem("PTQ108", f"node '{shorten(node.name)}'", found, expected, "export the model with a newer opset"),
-                    f"Lifting the model to opset {NEWEST_OPSET}")
+    return PtqError(
+        Problem("PTQ108", f"node '{shorten(node.name)}'", found, expected, "export the model with a newer opset"),
+        f"Lifting the model to opset {NEWEST_OPSET}",
+    )
 
 
 def _ints(work: Work, node: ir.Node, suffix: str, values: object) -> ir.Value:
@@ -49,10 +52,12 @@ def _ints(work: Work, node: ir.Node, suffix: str, values: object) -> ir.Value:
 
 def attribute_to_input(attribute: str, index: int) -> Adapter:
     """A list attribute that became the input `index` (axes, split)."""
+
     def adapt(work: Work, node: ir.Node) -> None:
         given = node.attributes.pop(attribute, None)
         if given is not None:
             work.set_input(node, index, _ints(work, node, attribute, given.as_ints()))
+
     return adapt
 
 
@@ -72,7 +77,9 @@ def clip(work: Work, node: ir.Node) -> None:
     for index, (name, unbounded) in enumerate((("min", float(limits.min)), ("max", float(limits.max))), 1):
         given = node.attributes.pop(name, None)
         if given is not None and given.as_float() != unbounded:
-            work.set_input(node, index, work.add_constant(f"{node.name}_{name}", np.array(given.as_float(), dtype.numpy())))
+            work.set_input(
+                node, index, work.add_constant(f"{node.name}_{name}", np.array(given.as_float(), dtype.numpy()))
+            )
 
 
 def pad(work: Work, node: ir.Node) -> None:
@@ -96,7 +103,9 @@ def batch_normalization(work: Work, node: ir.Node) -> None:
     """Running statistics were extra outputs; in inference they do not exist."""
     extra = [o for o in node.outputs[1:] if o.name]
     if any(o.uses() or o.is_graph_output() for o in extra):
-        raise _unsupported(node, "BatchNormalization whose statistics outputs are used (training form)", "the inference form")
+        raise _unsupported(
+            node, "BatchNormalization whose statistics outputs are used (training form)", "the inference form"
+        )
     node.resize_outputs(1)
 
 
@@ -116,8 +125,14 @@ def flattening(work: Work, node: ir.Node) -> None:
     source = node.inputs[0]
     assert source is not None and source.dtype is not None
     flat = (int(np.prod(shape[:axis], dtype=np.int64)), int(np.prod(shape[axis:], dtype=np.int64)))
-    before = work.add_node("Reshape", [source, _ints(work, node, "flat", flat)], f"{node.name}_flatten", before=node,
-                           shape=flat, dtype=source.dtype)
+    before = work.add_node(
+        "Reshape",
+        [source, _ints(work, node, "flat", flat)],
+        f"{node.name}_flatten",
+        before=node,
+        shape=flat,
+        dtype=source.dtype,
+    )
     node.replace_input_with(0, before.outputs[0])
     node.attributes["axis"] = ir.AttrInt64("axis", 1)
     work.append_node(node, "Reshape", [_ints(work, node, "shape", shape)], f"{node.name}_unflatten", inner_shape=flat)
@@ -128,7 +143,9 @@ def scatter(work: Work, node: ir.Node) -> None:
 
 
 def roi_align(work: Work, node: ir.Node) -> None:
-    node.attributes["coordinate_transformation_mode"] = ir.AttrString("coordinate_transformation_mode", "output_half_pixel")
+    node.attributes["coordinate_transformation_mode"] = ir.AttrString(
+        "coordinate_transformation_mode", "output_half_pixel"
+    )
 
 
 def resize_10(work: Work, node: ir.Node) -> None:
@@ -140,7 +157,9 @@ def resize_10(work: Work, node: ir.Node) -> None:
     node.attributes["coordinate_transformation_mode"] = ir.AttrString("coordinate_transformation_mode", "asymmetric")
     if get_string(node, "mode", "nearest") == "nearest":
         if grows and shrinks:
-            raise _unsupported(node, "nearest Resize of opset 10 that grows one axis and shrinks another", "one direction for all axes")
+            raise _unsupported(
+                node, "nearest Resize of opset 10 that grows one axis and shrinks another", "one direction for all axes"
+            )
         node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "ceil" if shrinks else "floor")
     node.resize_inputs(3)
     node.replace_input_with(1, None)
@@ -150,9 +169,16 @@ def resize_10(work: Work, node: ir.Node) -> None:
 def resize_13(work: Work, node: ir.Node) -> None:
     """tf_half_pixel_for_nn was removed: with floor it is half_pixel rounded half up."""
     if get_string(node, "coordinate_transformation_mode", "half_pixel") == "tf_half_pixel_for_nn":
-        if get_string(node, "nearest_mode", "round_prefer_floor") != "floor" or get_string(node, "mode", "nearest") != "nearest":
-            raise _unsupported(node, "Resize with tf_half_pixel_for_nn and a nearest_mode other than floor", "nearest_mode floor")
-        node.attributes["coordinate_transformation_mode"] = ir.AttrString("coordinate_transformation_mode", "half_pixel")
+        if (
+            get_string(node, "nearest_mode", "round_prefer_floor") != "floor"
+            or get_string(node, "mode", "nearest") != "nearest"
+        ):
+            raise _unsupported(
+                node, "Resize with tf_half_pixel_for_nn and a nearest_mode other than floor", "nearest_mode floor"
+            )
+        node.attributes["coordinate_transformation_mode"] = ir.AttrString(
+            "coordinate_transformation_mode", "half_pixel"
+        )
         node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "round_prefer_ceil")
 
 
@@ -173,8 +199,14 @@ def group_normalization(work: Work, node: ir.Node) -> None:
     shape = shape_of(source)
     groups = get_int(node, "num_groups", 1)
     grouped = (shape[0], groups, int(np.prod(shape[1:], dtype=np.int64)) // groups)
-    before = work.add_node("Reshape", [source, _ints(work, node, "groups", grouped)], f"{node.name}_group", before=node,
-                           shape=grouped, dtype=source.dtype)
+    before = work.add_node(
+        "Reshape",
+        [source, _ints(work, node, "groups", grouped)],
+        f"{node.name}_group",
+        before=node,
+        shape=grouped,
+        dtype=source.dtype,
+    )
     epsilon = get_float(node, "epsilon", 1e-5)
     work.retype(node, "InstanceNormalization", [before.outputs[0], scale, bias], [ir.AttrFloat32("epsilon", epsilon)])
     work.append_node(node, "Reshape", [_ints(work, node, "shape", shape)], f"{node.name}_ungroup", inner_shape=grouped)
@@ -230,8 +262,14 @@ def inference_only(work: Work, node: ir.Node) -> None:
     """Dropout in training mode would be random; the model is taken for inference."""
     mode = work.scalar(node.inputs[2]) if len(node.inputs) > 2 else False
     if mode:
-        work.findings.append(Finding("PTQ138", f"Dropout '{shorten(node.name)}' is in training mode; it is treated as inference.",
-                                     (str(node.name),), "export the model in evaluation mode"))
+        work.findings.append(
+            Finding(
+                "PTQ138",
+                f"Dropout '{shorten(node.name)}' is in training mode; it is treated as inference.",
+                (str(node.name),),
+                "export the model in evaluation mode",
+            )
+        )
         node.resize_inputs(1)
 
 

@@ -1,4 +1,5 @@
 """What every pass works with: a private copy of the graph, and edits that keep names, types and the interface."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,15 +73,17 @@ class Work:
 
     # --- writing -------------------------------------------------------------------------------------------
     def add_constant(self, name: str, array: np.ndarray, *, same_name: bool = False) -> ir.Value:
-        """A new constant tensor; the name gets a number when it is taken, unless it replaces the tensor of that name."""
+        """A new constant tensor; a taken name gets a number, unless the constant replaces the tensor of that name."""
         name = name if same_name else unique(name, self._value_names)
         tensor = ir.tensor(np.ascontiguousarray(array) if array.ndim else array, name=name)
-        value = ir.Value(name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        value = ir.Value(
+            name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
+        )
         self.graph.register_initializer(value)
         return value
 
     def set_constant(self, node: ir.Node, index: int, array: np.ndarray, name: str = "") -> None:
-        """Let input `index` of a node read a constant with this content; the old one is untouched (it may be shared)."""
+        """Let input `index` of a node read a new constant; the old one is untouched (others may share it)."""
         old = node.inputs[index] if index < len(node.inputs) else None
         if not name:
             name = str(old.name) if old is not None else f"{node.outputs[0].name}_{index}"
@@ -91,20 +94,39 @@ class Work:
             node.resize_inputs(index + 1)
         node.replace_input_with(index, value)
 
-    def add_node(self, op_type: str, inputs: Sequence[ir.Value | None], name: str, *, before: ir.Node,
-                 shape: Sequence[int], dtype: ir.DataType, output: str = "",
-                 attributes: Iterable[ir.Attr] = ()) -> ir.Node:
+    def add_node(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        name: str,
+        *,
+        before: ir.Node,
+        shape: Sequence[int],
+        dtype: ir.DataType,
+        output: str = "",
+        attributes: Iterable[ir.Attr] = (),
+    ) -> ir.Node:
         """A new node of one output, put in front of `before`."""
         name = unique(name, self._node_names)
-        value = ir.Value(name=unique(output or f"{name}_output", self._value_names), shape=ir.Shape(shape), type=ir.TensorType(dtype))
+        value = ir.Value(
+            name=unique(output or f"{name}_output", self._value_names), shape=ir.Shape(shape), type=ir.TensorType(dtype)
+        )
         node = ir.Node("", op_type, list(inputs), attributes=list(attributes), outputs=[value], name=name)
         assert before.graph is not None
         before.graph.insert_before(before, node)
         self.aliases[name] = name
         return node
 
-    def append_node(self, node: ir.Node, op_type: str, others: Sequence[ir.Value | None], name: str, *,
-                    inner_shape: Sequence[int], attributes: Iterable[ir.Attr] = ()) -> ir.Node:
+    def append_node(
+        self,
+        node: ir.Node,
+        op_type: str,
+        others: Sequence[ir.Value | None],
+        name: str,
+        *,
+        inner_shape: Sequence[int],
+        attributes: Iterable[ir.Attr] = (),
+    ) -> ir.Node:
         """A new node behind `node` that gives the tensor `node` gave so far (same name, also as an output).
 
         The new node reads what `node` gives now, a tensor of `inner_shape`, as its first input, then `others`.
@@ -121,7 +143,9 @@ class Work:
         self.aliases[name] = name
         return last
 
-    def replace_output(self, value: ir.Value, op_type: str, inputs: Sequence[ir.Value], name: str, *, before: ir.Node) -> ir.Node:
+    def replace_output(
+        self, value: ir.Value, op_type: str, inputs: Sequence[ir.Value], name: str, *, before: ir.Node
+    ) -> ir.Node:
         """Let a new node give an output of the model (and its name) that another node gave so far."""
         output = str(value.name)
         value.name = None
@@ -132,7 +156,9 @@ class Work:
         self.aliases[str(node.name)] = str(node.name)
         return node
 
-    def retype(self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Iterable[ir.Attr] = ()) -> None:
+    def retype(
+        self, node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Iterable[ir.Attr] = ()
+    ) -> None:
         """Make a node another operator; its name and outputs stay."""
         node.op_type = op_type
         node.attributes.clear()

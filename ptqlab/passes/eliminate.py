@@ -1,4 +1,5 @@
 """Remove what computes nothing; outputs of the model keep their names."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Constants: everything that does not depend on an input is computed once."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,7 +12,9 @@ from ptqlab.passes.base import Work, get_int, shape_of
 
 # a folded tensor may not be larger than this, unless what it is made of is about as large
 LARGEST = 16 * 1024**2
-RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"})
+RANDOM = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
 
 
 class ConstantsToInitializers:
@@ -67,7 +70,11 @@ class FoldShapes:
             shape = shape_of(node.inputs[0])
             start = get_int(node, "start", 0)
             end = get_int(node, "end", len(shape))
-            array = np.array(shape[start:end], np.int64) if node.op_type == "Shape" else np.array(np.prod(shape, dtype=np.int64))
+            array = (
+                np.array(shape[start:end], np.int64)
+                if node.op_type == "Shape"
+                else np.array(np.prod(shape, dtype=np.int64))
+            )
             settle(work, node, [array])
             changes += 1
         return changes

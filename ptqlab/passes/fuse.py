@@ -1,4 +1,5 @@
 """Fold per-channel arithmetic into the weights of the operator in front of it."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -116,7 +117,9 @@ class FuseAffine:
         if given is None and not shifted.any():
             pass  # a pure factor needs no bias
         else:
-            work.set_constant(node, 2, shifted.astype(np.float32), str(given.name) if given is not None else f"{node.name}_bias")
+            work.set_constant(
+                node, 2, shifted.astype(np.float32), str(given.name) if given is not None else f"{node.name}_bias"
+            )
         work.absorb(node, reader)
         return True
 
@@ -156,7 +159,9 @@ class FusePad:
         reader = work.sole_reader(node.outputs[0])
         if reader is None or reader.op_type not in ("Conv", "AveragePool") or reader.inputs[0] is not node.outputs[0]:
             return False
-        counts = reader.op_type == "Conv" or get_int(reader, "count_include_pad", 0) or not any(get_ints(reader, "pads"))
+        counts = (
+            reader.op_type == "Conv" or get_int(reader, "count_include_pad", 0) or not any(get_ints(reader, "pads"))
+        )
         pads = _full_pads(work, node)
         value = 0.0 if len(node.inputs) < 3 or node.inputs[2] is None else work.scalar(node.inputs[2])
         if get_string(node, "mode", "constant") != "constant" or value != 0 or pads is None or not counts:
@@ -203,7 +208,11 @@ class FuseMatMulBias:
     def __call__(self, work: Work) -> int:
         changes = 0
         for node in list(work.graph):
-            if node.op_type != "MatMul" or work.constant(node.inputs[1]) is None or node.outputs[0].dtype != ir.DataType.FLOAT:
+            if (
+                node.op_type != "MatMul"
+                or work.constant(node.inputs[1]) is None
+                or node.outputs[0].dtype != ir.DataType.FLOAT
+            ):
                 continue
             output = node.outputs[0]
             reader = work.sole_reader(output)

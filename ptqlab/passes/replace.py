@@ -1,4 +1,5 @@
 """One spelling for what can be written in several ways; the operator's name stays with its result."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -53,8 +54,12 @@ class UnifyClip:
                 continue
             source, low, high = found
             inner = source.producer()
-            if node.op_type in ("Min", "Max") and inner is not None and inner.op_type in ("Min", "Max", "Relu", "Clip") \
-                    and work.sole_reader(source) is node:
+            if (
+                node.op_type in ("Min", "Max")
+                and inner is not None
+                and inner.op_type in ("Min", "Max", "Relu", "Clip")
+                and work.sole_reader(source) is node
+            ):
                 deeper = clip_bounds(work, inner)
                 if deeper is not None:
                     source = deeper[0]
@@ -81,9 +86,12 @@ class UnifyClip:
         if done:
             return 0
         names = (f"{node.name}_min", f"{node.name}_max")
-        values = [b if node.op_type == "Clip" and b is not None and shape_of(b) == ()
-                  else work.add_constant(n, np.array(v, np.float32))
-                  for b, n, v in zip(bounds, names, (low, high), strict=True)]
+        values = [
+            b
+            if node.op_type == "Clip" and b is not None and shape_of(b) == ()
+            else work.add_constant(n, np.array(v, np.float32))
+            for b, n, v in zip(bounds, names, (low, high), strict=True)
+        ]
         work.retype(node, "Clip", [source, *values])
         return 1
 
@@ -94,7 +102,10 @@ def clip_bounds(work: Work, node: ir.Node) -> tuple[ir.Value, float, float] | No
     if node.op_type == "Relu" and inputs[0] is not None:
         return inputs[0], 0.0, np.inf
     if node.op_type == "Clip" and inputs[0] is not None:
-        bounds = [(-np.inf, np.inf)[i - 1] if len(inputs) <= i or inputs[i] is None else work.scalar(inputs[i]) for i in (1, 2)]
+        bounds = [
+            (-np.inf, np.inf)[i - 1] if len(inputs) <= i or inputs[i] is None else work.scalar(inputs[i])
+            for i in (1, 2)
+        ]
         low, high = bounds
         return None if low is None or high is None or low > high else (inputs[0], float(low), float(high))
     if node.op_type in ("Max", "Min") and len(inputs) == 2:
@@ -110,7 +121,11 @@ class UnifyGemm:
     a computed A that is transposed gets a Transpose named `<name>_transpose` in front."""
 
     def __call__(self, work: Work) -> int:
-        return sum(self._unify(work, node) for node in list(work.graph) if node.op_type == "Gemm" and _is_float(node.outputs[0]))
+        return sum(
+            self._unify(work, node)
+            for node in list(work.graph)
+            if node.op_type == "Gemm" and _is_float(node.outputs[0])
+        )
 
     @staticmethod
     def _unify(work: Work, node: ir.Node) -> int:
@@ -149,8 +164,15 @@ def _transpose_input(work: Work, node: ir.Node) -> int:
     if array is not None:
         work.set_constant(node, 0, np.ascontiguousarray(array.T))
     else:
-        first = work.add_node("Transpose", [source], f"{node.name}_transpose", before=node, shape=shape_of(source)[::-1],
-                              dtype=source.dtype, attributes=[ir.AttrInt64s("perm", [1, 0])])
+        first = work.add_node(
+            "Transpose",
+            [source],
+            f"{node.name}_transpose",
+            before=node,
+            shape=shape_of(source)[::-1],
+            dtype=source.dtype,
+            attributes=[ir.AttrInt64s("perm", [1, 0])],
+        )
         node.replace_input_with(0, first.outputs[0])
     node.attributes.pop("transA", None)
     return 1
@@ -198,7 +220,9 @@ class ReplaceArithmetic:
         for index, value in enumerate(others[:-1]):
             assert total.dtype is not None
             shape = np.broadcast_shapes(shape_of(total), shape_of(value))
-            added = work.add_node("Add", [total, value], f"{node.name}_part{index}", before=node, shape=shape, dtype=total.dtype)
+            added = work.add_node(
+                "Add", [total, value], f"{node.name}_part{index}", before=node, shape=shape, dtype=total.dtype
+            )
             total = added.outputs[0]
         work.retype(node, "Add", [total, others[-1]])
         return 1
@@ -227,12 +251,22 @@ class ReplaceReduceMean:
             source = node.inputs[0]
             shape = shape_of(source)
             axes = work.constant(node.inputs[1]) if len(node.inputs) > 1 else None
-            if len(shape) < 4 or axes is None or sorted(int(a) % len(shape) for a in axes) != list(range(2, len(shape))):
+            if (
+                len(shape) < 4
+                or axes is None
+                or sorted(int(a) % len(shape) for a in axes) != list(range(2, len(shape)))
+            ):
                 continue
             kept = get_int(node, "keepdims", 1)
             work.retype(node, "GlobalAveragePool", [source])
             if not kept:
                 target = work.add_constant(f"{node.name}_shape", np.array(shape[:2], np.int64))
-                work.append_node(node, "Reshape", [target], f"{node.name}_reshape", inner_shape=(*shape[:2], *(1,) * (len(shape) - 2)))
+                work.append_node(
+                    node,
+                    "Reshape",
+                    [target],
+                    f"{node.name}_reshape",
+                    inner_shape=(*shape[:2], *(1,) * (len(shape) - 2)),
+                )
             changes += 1
         return changes
