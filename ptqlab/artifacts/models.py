@@ -1,0 +1,118 @@
+"""`.bc` and `.hbm`: integer models as ONNX files with a ptqlab block in their metadata.
+
+Both hold the same integer graph; `.hbm` adds the schedule of segments. They are written by ptqlab for its
+simulator and say so: a board does not load them. Any ONNX viewer does, and onnxruntime runs a `.bc` as it is,
+because every integer operator comes with a model-local function. Reading takes nothing on trust: operators,
+types and schedule are checked against ptqlab's own tables, the functions in the file are not used.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.errors import Problem, PtqError, raise_if, shorten
+from ptqlab.graph import save
+from ptqlab.graph.files import read
+from ptqlab.ops.integer import DOMAIN, INTEGER_OPS
+from ptqlab.ops.integer.movers import MOVERS
+from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
+from ptqlab.stages.schedule import schedule
+
+FORMAT = 1
+KIND, VERSION, INTEGERS, ABOUT = "ptqlab.kind", "ptqlab.format", "ptqlab.integers", "ptqlab.about"
+DEVICE = "ptqlab.device"
+NOTE = "written by ptqlab for its BPU simulator; not loadable on a board"
+REMEDY = "compile the model again with this version of ptqlab"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A quantized model as read from a file, and what the file says about itself."""
+
+    quantized: QuantizedModel
+    kind: str
+    about: Mapping[str, Any]
+
+
+def write_quantized(quantized: QuantizedModel, path: Path, kind: str, about: Mapping[str, Any]) -> None:
+    """Write a `.bc` (kind "bc") or `.hbm` (kind "hbm"); `about` is JSON data: march, settings, versions."""
+    model = quantized.model
+    integers = {
+        tensor: {"name": t.name, "type": t.qtype.value, "zero_point": t.zero_point,
+                 "scale": [float(s) for s in t.scale.ravel()], "shape": list(t.scale.shape)}
+        for tensor, t in quantized.integers.items()
+    }
+    parts = [{"device": p.device, "segment": p.segment, "nodes": list(p.nodes)} for p in quantized.parts]
+    block = dict(about) | {"note": NOTE}
+    if kind == "hbm":
+        block["schedule"] = parts
+    model.metadata_props.update({
+        KIND: kind, VERSION: str(FORMAT), INTEGERS: json.dumps(integers), ABOUT: json.dumps(block, ensure_ascii=False),
+    })
+    save(model, path)
+
+
+def read_quantized(path: Path) -> Artifact:
+    """Read a `.bc` or `.hbm`. Raises PtqError for anything else, naming what is wrong."""
+    model = read(path).proto
+    where = str(path)
+    props = {p.key: p.value for p in model.metadata_props}
+    if KIND not in props:
+        raise PtqError(Problem("PTQ610", where, "an ONNX model without ptqlab's block", "a .bc or .hbm written by ptqlab",
+                               "a float .onnx runs in ptqlab.Runtime too; a vendor's .bc or .hbm does not"))
+    if props.get(VERSION) != str(FORMAT):
+        raise PtqError(Problem("PTQ611", where, f"format {shorten(props.get(VERSION, 'missing'))}", f"format {FORMAT}", REMEDY))
+    loaded = ir.from_proto(model)
+    raise_if(_problems(loaded, where), f"{path.name} is damaged")
+    try:
+        integers = {str(k): _integer_tensor(v) for k, v in json.loads(props[INTEGERS]).items()}
+        about = json.loads(props[ABOUT])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PtqError(Problem("PTQ612", where, f"unreadable metadata: {shorten(error)}", "the block ptqlab wrote", REMEDY)) from None
+    parts = schedule(loaded.graph, lambda n: n.metadata_props.get(DEVICE, "CPU"))
+    return Artifact(QuantizedModel(loaded, integers, parts).verify(), props[KIND], about)
+
+
+def _integer_tensor(data: Mapping[str, Any]) -> IntegerTensor:
+    scale = np.asarray(data["scale"], np.float32).reshape(data["shape"])
+    return IntegerTensor(str(data["name"]), QType(data["type"]), scale, int(data["zero_point"]))
+
+
+def _problems(model: ir.Model, where: str) -> list[Problem]:
+    """Nodes that ptqlab would not have written."""
+    problems = []
+    names: set[str] = set()
+    for node in model.graph:
+        label = f"{where}: node {shorten(node.name)}"
+        if not node.name or node.name in names:
+            problems.append(Problem("PTQ612", label, "a missing or repeated node name", "distinct names", REMEDY))
+        names.add(str(node.name))
+        if node.domain == DOMAIN:
+            problems += _operator_problems(node, label)
+        elif node.domain:
+            problems.append(Problem("PTQ612", label, f"operator {shorten(node.op_type)} of domain {shorten(node.domain)}",
+                                    f"standard ONNX operators and domain {DOMAIN}", REMEDY))
+        elif node.metadata_props.get(DEVICE) == "BPU" and node.op_type not in MOVERS:
+            problems.append(Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(MOVERS)), REMEDY))
+    return problems
+
+
+def _operator_problems(node: ir.Node, label: str) -> list[Problem]:
+    spec = INTEGER_OPS.get(node.op_type)
+    if spec is None:
+        return [Problem("PTQ612", label, f"unknown integer operator {shorten(node.op_type)}", "an operator of this version", REMEDY)]
+    problems = []
+    if len(node.inputs) != len(spec.inputs):
+        problems.append(Problem("PTQ612", label, f"{len(node.inputs)} inputs", f"{len(spec.inputs)}: {', '.join(spec.inputs)}", REMEDY))
+    wrong = [a for a, kind in spec.attributes.items() if a not in node.attributes or node.attributes[a].type != kind]
+    if wrong:
+        problems.append(Problem("PTQ612", label, f"attributes missing or of another type: {', '.join(wrong)}",
+                                ", ".join(spec.attributes), REMEDY))
+    return problems

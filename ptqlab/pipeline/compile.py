@@ -1,0 +1,205 @@
+"""The main job as a list of stages: float model in, quantized model and its story out."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+from ptqlab import config as configuration
+from ptqlab.artifacts.files import Workspace
+from ptqlab.artifacts.models import write_quantized
+from ptqlab.artifacts.tables import node_info_csv
+from ptqlab.config import Config
+from ptqlab.errors import Finding
+from ptqlab.events import Watch
+from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
+from ptqlab.passes import optimize
+from ptqlab.pipeline import requests, rows
+from ptqlab.pipeline.measure import Measures, measure
+from ptqlab.placement import place
+from ptqlab.platforms import Platform, platform
+from ptqlab.quantize.calibrate import calibrate
+from ptqlab.quantize.calibrated import calibrated_model
+from ptqlab.quantize.doctor import examine
+from ptqlab.quantize.encode import encode
+from ptqlab.quantize.lower import lower
+from ptqlab.quantize.samples import Samples, load_samples, random_samples
+from ptqlab.stages.plan import Plan
+from ptqlab.stages.quantized import CalibratedModel, QuantizedModel
+from ptqlab.stages.record import Record
+
+RANDOM_SAMPLES = 1
+
+
+@dataclass
+class _Run:
+    """What the stages of one run share."""
+
+    config: Config
+    watch: Watch
+    work: Workspace
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage and tell the watch; stages that count samples tell their own steps inside."""
+        started = time.perf_counter()
+        with self.watch.stage(name):
+            yield
+        self.timings[name] = round(time.perf_counter() - started, 3)
+
+    def tell(self, findings: tuple[Finding, ...] | list[Finding]) -> None:
+        for finding in findings:
+            self.watch.finding(finding)
+
+
+def compile_model(config: Config, *, skip: str | None = None, watch: Watch | None = None,
+                  executor: Executor | None = None) -> Record:
+    """Quantize and simulate a model; artifacts go to `config.model.working_dir`, all of them or none.
+
+    skip  "export" or "convert" stop before the integer model, "compile" before the `.hbm`
+    Raises PtqError with all problems of an input; Interrupted when the watch was stopped.
+    """
+    watch = watch or Watch()
+    requests.not_yet(config)
+    with Workspace(config.model.working_dir, config.model.output_model_file_prefix) as work:
+        run = _Run(config, watch, work)
+        record = _stages(run, skip or config.skip)
+        return record
+
+
+def _stages(run: _Run, skip: str | None) -> Record:
+    target = platform(run.config.model.march)
+    graph = _prepare(run)
+    graph = _optimize(run, graph)
+    plan = _place(run, graph, target)
+    samples = _samples(run, graph)
+    with run.stage("calibrate the model"):
+        calibration = calibrate(graph, plan, samples, len(samples), run.watch)
+        run.tell(calibration.findings)
+        encodings = encode(graph, plan, calibration)
+        run.tell(encodings.findings)
+        calibrated = calibrated_model(graph, plan, encodings)
+        save(calibrated.model, run.work.path("calibrated"))
+        _mark(calibrated, plan)
+        save(calibrated.model, run.work.path("ptq"))
+    quantized = None
+    if skip not in ("export", "convert"):
+        quantized = _convert(run, graph, plan, encodings)
+    with run.stage("compare with float"):
+        measures = measure(graph, plan, calibrated, quantized, samples, len(samples), run.watch)
+    if quantized is not None and skip != "compile":
+        with run.stage("compile"):
+            write_quantized(quantized, run.work.path("hbm"), "hbm", _about(run))
+    return _finish(run, graph, plan, calibration, measures, target, len(samples), skip)
+
+
+def _prepare(run: _Run) -> FloatGraph:
+    with run.stage("prepare"):
+        model = run.config.model
+        try:
+            graph = load(model.onnx_model, run.config.input_shapes, output_nodes=model.output_nodes)
+        except ShapeInferenceError as error:
+            _save_failed(run, error)
+            raise
+        run.tell(graph.findings)
+        inputs = {str(v.name): (graph.shape(str(v.name)), str(graph.dtype(str(v.name)))) for v in graph.inputs}
+        run.config = configuration.bind(run.config, inputs)
+        run.tell(run.config.findings)
+        requests.not_yet(run.config)
+        save(graph.model, run.work.path("original_float"))
+    return graph
+
+
+def _save_failed(run: _Run, error: ShapeInferenceError) -> None:
+    """Leave the model whose shapes do not fit where the user can open it."""
+    import onnx_ir as ir
+
+    save(ir.from_proto(error.model), run.config.model.working_dir / "shape_inference_fail.onnx")
+    run.watch.log(f"the model as far as its shapes are known: {run.config.model.working_dir / 'shape_inference_fail.onnx'}")
+
+
+def _optimize(run: _Run, graph: FloatGraph) -> FloatGraph:
+    with run.stage("optimize"):
+        told = len(graph.findings)
+        optimized = optimize(graph, run.watch)
+        run.tell(optimized.findings[told:])
+        save(optimized.model, run.work.path("optimized_float"))
+    return optimized
+
+
+def _place(run: _Run, graph: FloatGraph, target: Platform) -> Plan:
+    with run.stage("place"):
+        asks, findings = requests.make_asks(graph, run.config)
+        run.tell(findings)
+        plan = place(graph, target, asks)
+        run.tell(requests.without_effect(plan, asks))
+        run.tell(requests.calibration_answers(run.config))
+        on_bpu = sum(n.on_bpu for n in plan.nodes.values())
+        run.watch.log(f"{on_bpu} of {len(plan.nodes)} nodes on the BPU in {plan.segments} segment(s)")
+    return plan
+
+
+def _samples(run: _Run, graph: FloatGraph) -> Samples:
+    with run.stage("read calibration data"):
+        inputs = {str(v.name): (graph.shape(str(v.name)), graph.dtype(str(v.name))) for v in graph.inputs}
+        calibration = run.config.calibration
+        if calibration.data is None or calibration.calibration_type == "skip":
+            run.watch.finding(Finding(
+                "PTQ301", "no calibration data: thresholds come from random numbers, so the accuracy figures mean nothing",
+                hint="give cal_data_dir for figures that mean something"))
+            return random_samples(inputs, RANDOM_SAMPLES)
+        samples = load_samples(calibration.data, inputs, run.watch, calibration.raw_types)
+        run.tell(samples.findings)
+        run.tell(examine(samples, run.config.inputs, run.watch))
+    return samples
+
+
+def _mark(calibrated: CalibratedModel, plan: Plan) -> None:
+    """The ptq model: the calibrated graph with device and type of each node written on it."""
+    for node in calibrated.model.graph:
+        decided = plan.nodes.get(str(node.name))
+        if decided is not None:
+            node.metadata_props.update({"ptqlab.on": decided.device.value, "ptqlab.qtype": decided.granted})
+
+
+def _convert(run: _Run, graph: FloatGraph, plan: Plan, encodings: Any) -> QuantizedModel:
+    with run.stage("convert"):
+        quantized = lower(graph, plan, encodings)
+        write_quantized(quantized, run.work.path("quantized"), "bc", _about(run))
+    return quantized
+
+
+def _about(run: _Run) -> dict[str, Any]:
+    return {"march": run.config.model.march, "settings": run.config.to_dict(), "versions": versions()}
+
+
+def _finish(run: _Run, graph: FloatGraph, plan: Plan, calibration: Any, measures: Measures, target: Platform, samples: int,
+            skip: str | None) -> Record:
+    work = run.work
+    keys = [k for k in ARTIFACTS if work.path(k).exists()] + ["node_info", "record"]
+    record = Record(
+        model=run.config.model.output_model_file_prefix, march=target.march,
+        nodes=rows.node_rows(graph, plan, calibration, measures, target), outputs=rows.output_rows(graph, measures),
+        findings=tuple(run.watch.findings), inputs=rows.tensor_infos(graph.inputs, graph),
+        output_infos=rows.tensor_infos(graph.outputs, graph), complete=skip is None, samples=samples,
+        settings=run.config.to_dict(), quant_config=run.config.calibration.quant.to_dict(),
+        calibration={"method": calibration.method, "samples": samples},
+        artifacts={k: work.path(k).name for k in keys}, timings=run.timings, versions=versions(),
+    )
+    work.path("node_info").write_text(node_info_csv(record), encoding="utf-8")
+    work.path("record").write_text(record.to_json(), encoding="utf-8")
+    work.publish()
+    return record
+
+
+ARTIFACTS = ("original_float", "optimized_float", "calibrated", "ptq", "quantized", "hbm")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what made a result."""
+    return {name: metadata.version(name) for name in ("ptqlab", "onnxruntime", "onnx", "onnx-ir", "numpy")}

@@ -1,0 +1,104 @@
+"""How near the calibrated and the integer model come to the float model, tensor by tensor, streamed over the samples."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ptqlab.arith.metrics import Agreement
+from ptqlab.events import Watch
+from ptqlab.graph import FloatGraph, session
+from ptqlab.simulate import FastExecutor
+from ptqlab.stages.plan import Plan
+from ptqlab.stages.quantized import CalibratedModel, QuantizedModel
+
+# they hand on every element once, so a cosine over them is that of their input
+REORDERING = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+
+
+@dataclass
+class Measures:
+    """Agreement with the float model per tensor of the optimized graph.
+
+    same_as  tensor -> tensor whose figures it shares (a pure reordering, a node fused into an operator)
+    """
+
+    calibrated: dict[str, Agreement] = field(default_factory=dict)
+    quantized: dict[str, Agreement] = field(default_factory=dict)
+    same_as: dict[str, str] = field(default_factory=dict)
+
+    def of(self, kind: str, tensor: str) -> Agreement | None:
+        table = self.calibrated if kind == "calibrated" else self.quantized
+        return table.get(self.same_as.get(tensor, tensor))
+
+
+def compared_tensors(graph: FloatGraph, plan: Plan) -> tuple[list[str], dict[str, str]]:
+    """(tensors to compare, tensor -> the compared tensor that stands for it), over all node outputs of the graph."""
+    same: dict[str, str] = {}
+    outputs = {str(v.name) for v in graph.outputs}
+    for group in plan.groups.values():
+        for member in group.members:
+            same.update({str(o.name): group.output for o in graph.node(member).outputs if o.name})
+    compared = []
+    for node in graph.nodes:
+        for out in node.outputs:
+            name = str(out.name)
+            if not out.name or same.get(name, name) != name:
+                continue
+            first = node.inputs[0] if node.inputs else None
+            if node.op_type in REORDERING and first is not None and first.producer() is not None and name not in outputs:
+                same[name] = same.get(str(first.name), str(first.name))
+            else:
+                compared.append(name)
+                same.pop(name, None)
+    # a reordering may stand for a tensor that itself stands for another
+    resolved = {name: same.get(target, target) for name, target in same.items()}
+    return compared, resolved
+
+
+def measure(
+    graph: FloatGraph, plan: Plan, calibrated: CalibratedModel, quantized: QuantizedModel | None,
+    samples: Iterable[Mapping[str, np.ndarray]], total: int, watch: Watch,
+) -> Measures:
+    """Run the three models side by side on every sample. `quantized` None: the integer figures stay empty."""
+    compared, same = compared_tensors(graph, plan)
+    measures = Measures(same_as=same)
+    measures.calibrated = {t: Agreement() for t in compared}
+    measures.quantized = {t: Agreement() for t in compared} if quantized else {}
+    finals = {str(v.name) for v in graph.outputs}
+    float_run = session(graph.model, outputs=compared)
+    calibrated_run = session(calibrated.model, outputs=[calibrated.names.get(t, t) for t in compared])
+    integer = {t: _integer_name(t, quantized, finals) for t in compared} if quantized else {}
+    integer_run = FastExecutor(quantized, keep=list(dict.fromkeys(integer.values())), raw=True) if quantized else None
+    with watch.stage("compare", total) as stage:
+        for sample in samples:
+            truth = dict(zip(compared, float_run.run(compared, sample), strict=True))
+            got = dict(zip(calibrated_run.output_names, calibrated_run.run(None, sample), strict=True))
+            for tensor, agreement in measures.calibrated.items():
+                agreement.add(truth[tensor], got[calibrated.names.get(tensor, tensor)])
+            if integer_run is not None:
+                codes = integer_run.run(sample)
+                for tensor, agreement in measures.quantized.items():
+                    value = _centred(codes[integer[tensor]], tensor, integer[tensor], quantized)
+                    agreement.add(truth[tensor], value, distances=tensor in finals)
+            stage.step()
+    return measures
+
+
+def _integer_name(tensor: str, quantized: QuantizedModel | None, finals: set[str]) -> str:
+    """The tensor of the integer model to look at: codes where they are stored, float at outputs and on the CPU."""
+    assert quantized is not None
+    stored = quantized.integers.get(tensor)
+    if stored is None or tensor in finals or stored.scale.size > 1:
+        return tensor
+    return stored.name
+
+
+def _centred(values: np.ndarray, tensor: str, name: str, quantized: QuantizedModel | None) -> np.ndarray:
+    """Codes minus their zero point: in proportion to the real values, which is all a cosine asks for."""
+    assert quantized is not None
+    if name == tensor:
+        return values
+    zero_point = quantized.integers[tensor].zero_point
+    return values - np.float32(zero_point) if zero_point else values

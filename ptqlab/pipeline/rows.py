@@ -1,0 +1,79 @@
+"""The rows of the record: what the node table and the output table say."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.metrics import Agreement
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.spec import Role
+from ptqlab.ops.table import spec_of
+from ptqlab.pipeline.measure import Measures
+from ptqlab.platforms import Platform
+from ptqlab.stages.calibration import Calibration
+from ptqlab.stages.plan import NodePlan, Plan
+from ptqlab.stages.record import NodeRow, OutputRow, TensorInfo
+
+
+def node_rows(graph: FloatGraph, plan: Plan, calibration: Calibration, measures: Measures,
+              platform: Platform) -> tuple[NodeRow, ...]:
+    return tuple(_node_row(graph, node, plan, calibration, measures, platform) for node in graph.nodes)
+
+
+def _node_row(graph: FloatGraph, node: ir.Node, plan: Plan, calibration: Calibration, measures: Measures,
+              platform: Platform) -> NodeRow:
+    name = str(node.name)
+    decided, output = plan.nodes[name], str(node.outputs[0].name)
+    threshold, tags = _threshold(node, decided, plan, calibration)
+    granted = decided.granted
+    if decided.on_bpu and spec_of(node.op_type).role is Role.PASSIVE:
+        granted = plan.tensors[output].stored.value
+    calibrated, quantized = measures.of("calibrated", output), measures.of("quantized", output)
+    if calibrated is not None and calibrated.all_zero:
+        tags = tuple(dict.fromkeys((*tags, "all-zero")))
+    return NodeRow(
+        name, node.op_type, decided.device.value, f"id({decided.segment})" if decided.on_bpu else "--", threshold,
+        _cosine(calibrated), _cosine(quantized), _data_type(graph, node, decided, plan, platform), decided.asked, granted,
+        decided.reason, decided.rule, decided.group if decided.group != name else "", tags, output,
+    )
+
+
+def _threshold(node: ir.Node, decided: NodePlan, plan: Plan, calibration: Calibration) -> tuple[float | None, tuple[str, ...]]:
+    """Threshold of the first quantized input that the node reads from memory, and the tags of it and of the output."""
+    output = plan.tensors.get(str(node.outputs[0].name))
+    tags = calibration.thresholds[output.slot].tags if output else ()
+    for value, qtype in zip(node.inputs, decided.inputs, strict=True):
+        if value is not None and qtype is not None and value.name in plan.tensors:
+            return calibration.thresholds[plan.tensors[str(value.name)].slot].value, tags
+    return None, tags
+
+
+def _data_type(graph: FloatGraph, node: ir.Node, decided: NodePlan, plan: Plan, platform: Platform) -> str:
+    if decided.tail:
+        return platform.tail_type.word
+    if decided.on_bpu:
+        return plan.tensors[plan.group_of(str(node.name)).output].stored.word
+    dtype = graph.dtype(str(node.outputs[0].name))
+    return "f32" if dtype == np.float32 else str(dtype)
+
+
+def _cosine(agreement: Agreement | None) -> float | None:
+    return None if agreement is None or not agreement.samples else float(agreement.cosine)
+
+
+def output_rows(graph: FloatGraph, measures: Measures) -> tuple[OutputRow, ...]:
+    rows = []
+    for value in graph.outputs:
+        name = str(value.name)
+        quantized = measures.of("quantized", name)
+        figures: Mapping[str, float | None] = {"sqnr": None, "l1": None, "l2": None, "chebyshev": None}
+        if quantized is not None and quantized.samples:
+            figures = {key: float(getattr(quantized, key)) for key in figures}
+        rows.append(OutputRow(name, _cosine(measures.of("calibrated", name)), _cosine(quantized), **figures))
+    return tuple(rows)
+
+
+def tensor_infos(values: tuple[ir.Value, ...], graph: FloatGraph) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(str(v.name), str(graph.dtype(str(v.name))), graph.shape(str(v.name))) for v in values)
