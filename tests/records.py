@@ -21,8 +21,8 @@ def _rows() -> list[NodeRow]:
         rows.append(NodeRow(conv, "Conv", "BPU", "id(0)", 1.5 + block, quality, quality - 0.00002 * block, "si8",
                             "int8", "int8", WHY_BPU, rule="conv_weights", output=f"t{block}"))
         rows.append(NodeRow(relu, "Relu", "BPU", "id(0)", None, quality, quality - 0.00002 * block, "si8",
-                            "int8", "int8", f"computed in the requantization of {conv}", rule="fused_relu", fused_into=conv,
-                            output=f"r{block}"))
+                            "int8", "int8", f"computed in the requantization of {conv}", rule="fused_relu",
+                            fused_into=conv, output=f"r{block}"))
         quality -= 0.0004 * block
     rows += [
         NodeRow("/block4/add/Add", "Add", "BPU", "id(0)", 7.25, 0.9932, 0.9918, "si8", "int8", "int8",

@@ -106,7 +106,7 @@ class Workspace:
     """
 
     def __init__(self, working_dir: str | Path, prefix: str) -> None:
-        if not prefix or Path(prefix).name != prefix:
+        if not prefix.strip(".") or Path(prefix).name != prefix or "\\" in prefix or "\0" in prefix:
             raise PtqError(Problem("PTQ603", "output_model_file_prefix", repr(shorten(prefix)),
                                    "a file name without a folder", "set working_dir for the folder"))
         self.working_dir, self.prefix = Path(working_dir), prefix
@@ -153,7 +153,7 @@ class Workspace:
                 if target.exists():
                     kept = backup / part
                     kept.parent.mkdir(parents=True, exist_ok=True)
-                    os.link(target, kept)
+                    _second_name(target, kept)
                 os.replace(file, target)
                 moved.append((file, target, kept))
         except BaseException:
@@ -174,6 +174,14 @@ class Workspace:
         """Names of artifacts of this prefix that an earlier run left and this one did not write again."""
         return [name for key in SUFFIXES if key not in self.published
                 if (self.working_dir / (name := artifact_name(key, self.prefix))).exists()]
+
+
+def _second_name(file: Path, name: Path) -> None:
+    """Keep the content of `file` under `name` as well; a copy where the file system has no hard links."""
+    try:
+        os.link(file, name)
+    except OSError:
+        shutil.copy2(file, name)
 
 
 def _sweep(folder: Path) -> None:

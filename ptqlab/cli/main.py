@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -17,6 +18,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if args.lang:
             set_language(args.lang)
         _VERBS[args.verb](args)
+        sys.stdout.flush()
     except Done:
         return 0
     except Usage as error:
@@ -24,6 +26,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     except PtqError as error:
         fatal(error)
+        return 1
+    except BrokenPipeError:
+        # who read our output has closed it; the interpreter's own flush at exit must not complain either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt as error:
         print(str(error) or say("stopped"), file=sys.stderr)

@@ -3,40 +3,43 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ptqlab.cli.parser import Usage
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.events import Watch
-from ptqlab.result.api import compile, load
+from ptqlab.result.api import compile, load, run
 from ptqlab.result.compiled import CompileResult
 
 DEFAULT_RUN = Path("model_output")
 
 
-def run_compile(args: argparse.Namespace, source: Mapping[str, Any] | str | None = None, *,
-                progress: Any = None) -> CompileResult:
-    """Verb `compile`. `source` is a configuration from a notebook cell, in place of -c."""
-    config = source if source is not None else args.config
-    if config is not None and args.model is not None:
-        raise Usage("compile: -c gives the model already; leave out -m, or leave out -c and give -m and --march")
-    if config is None and args.model is None:
+def run_compile(args: argparse.Namespace, cell: str | None = None, *, progress: Any = None) -> CompileResult:
+    """Verb `compile`. `cell` is the YAML text of a notebook cell, in place of -c."""
+    from ptqlab import config
+
+    configured = cell is not None or args.config is not None
+    if cell is not None and args.config is not None:
+        raise Usage("compile: the configuration is in the cell; leave out -c")
+    if configured and args.model is not None:
+        raise Usage("compile: the configuration gives the model already; leave out -m")
+    if not configured and args.model is None:
         raise Usage("compile: give -c FILE (a YAML configuration), or -m FILE and --march")
     keywords: dict[str, Any] = {}
     watch = Watch()
-    if args.input_shape and config is None:
+    if args.input_shape and not configured:
         keywords["input_shape"] = shapes(args.input_shape)
     elif args.input_shape:
         watch.finding(Finding("PTQ202", "-i/--input-shape has no effect together with a configuration",
                               hint="set input_shape in the configuration"))
     if args.calibration_data:
         keywords["calibration_data"] = folders(args.calibration_data)
-    for name in ("model", "march", "quant_config", "working_dir", "prefix"):
+    for name in ("model", "march", "quant_config", "working_dir", "prefix", "skip"):
         if (value := getattr(args, name)) is not None:
             keywords[name] = value
-    return compile(config, skip=args.skip, progress=progress, watch=watch, **keywords)
+    settings = config.load(args.config, **keywords) if cell is None else config.load_text(cell, "cell", **keywords)
+    return run(settings, progress=progress, watch=watch)
 
 
 def run_demo(args: argparse.Namespace, *, progress: Any = None) -> CompileResult:

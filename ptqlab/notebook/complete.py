@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _FILES = {"-c": (".yaml", ".yml"), "--config": (".yaml", ".yml"), "-m": (".onnx",), "--model": (".onnx",),
           "--quant-config": (".json",), "-o": (".html",), "--output": (".html",)}
+#: A line of the magic, also behind an assignment; the group is what stands behind `%ptq `.
+_LINE = re.compile(r"\s*(?:[\w.,\[\]'\" ]+=\s*)?%%?ptq\s(.*)$")
 _FOLDERS = {"--working-dir", "--run", "--calibration-data"}
 MOST = 200
 
@@ -28,11 +31,14 @@ def candidates(parser: Parser, line: str, nodes: list[str]) -> tuple[str, list[s
     word = "" if not words or line[-1].isspace() else words.pop()
     verbs = parser.verbs()
     verb = next((w for w in words if w in verbs), None)
+    before = words[-1] if words else ""
     if verb is None:
+        action = parser.options().get(before)
+        if action is not None and action.choices is not None:
+            return word, _starting(word, [str(c) for c in action.choices])
         choices = [*verbs, *parser.options()]
         return word, _starting(word, choices if word.startswith("-") else list(verbs))
     at = verbs[verb]
-    before = words[-1] if words else ""
     action = at.options().get(before)
     if action is not None and action.choices is not None:
         return word, _starting(word, [str(c) for c in action.choices])
@@ -53,18 +59,15 @@ def matcher_for(magics: PtqMagics) -> Callable[[CompletionContext], SimpleMatche
 
     @context_matcher(identifier="ptqlab.magic")
     def ptq_matcher(context: CompletionContext) -> SimpleMatcherResult:
-        line = context.text_until_cursor
-        for start in ("%%ptq ", "%ptq "):
-            head, found, rest = line.partition(start)
-            if found and not head.strip().rstrip("=").isspace():
-                nodes = [row.node for row in magics.last.record.nodes] if magics.last is not None else []
-                word, offered = candidates(magics.parser, rest, nodes)
-                result: Any = SimpleMatcherResult(
-                    completions=[SimpleCompletion(text=text, type="param") for text in offered[:MOST]],
-                    suppress=bool(offered))
-                result["matched_fragment"] = word
-                return result
-        return SimpleMatcherResult(completions=[])
+        found = _LINE.match(context.text_until_cursor)
+        if found is None:
+            return SimpleMatcherResult(completions=[])
+        nodes = [row.node for row in magics.last.record.nodes] if magics.last is not None else []
+        word, offered = candidates(magics.parser, found[1], nodes)
+        result: Any = SimpleMatcherResult(
+            completions=[SimpleCompletion(text=text, type="param") for text in offered[:MOST]], suppress=bool(offered))
+        result["matched_fragment"] = word
+        return result
 
     return ptq_matcher
 

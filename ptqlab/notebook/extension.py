@@ -15,7 +15,6 @@ def load_ipython_extension(shell: Any) -> None:
         return
     magics = PtqMagics(shell)
     shell.register_magics(magics)
-    shell.configurables.append(magics)
     matcher = matcher_for(magics)
     shell.Completer.custom_matchers.append(matcher)
     setattr(shell, _KEY, (magics, matcher))

@@ -13,7 +13,6 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from traitlets import Bool, Enum
 
 from ptqlab.cli.parser import LANGUAGES, MARCHES, Done, Parser, Usage, build, parse
-from ptqlab.errors import PtqError
 from ptqlab.report.words import set_language
 
 if TYPE_CHECKING:
@@ -69,11 +68,8 @@ class PtqMagics(Magics):
 
         if args.march is None and args.model is not None and self.march:
             args.march = self.march
-        if cell is None:
-            return self._keep(run_compile(args, progress=self._progress()))
-        if args.config is not None:
-            raise Usage("the configuration is in the cell: leave out -c")
-        return self._keep(run_compile(args, cell_config(cell, self.shell.user_ns), progress=self._progress()))
+        text = None if cell is None else substituted(cell, self.shell.user_ns)
+        return self._keep(run_compile(args, text, progress=self._progress()))
 
     def _demo(self, args: argparse.Namespace, cell: str | None) -> CompileResult:
         from ptqlab.cli.verbs import run_demo
@@ -100,16 +96,11 @@ _VERBS: dict[str, Callable[[PtqMagics, argparse.Namespace, str | None], Any]] = 
 }
 
 
-def cell_config(cell: str, names: Mapping[str, Any]) -> Any:
-    """The configuration of a cell. `{name}` is replaced by the notebook's variable of that name when it is a
-    text, a path or a number; any other use of braces is YAML's own."""
-    from ptqlab.config.yaml_reader import read_yaml
-
+def substituted(cell: str, names: Mapping[str, Any]) -> str:
+    """The text of a cell with `{name}` replaced by the notebook's variable of that name, when it is a text, a
+    path or a number; any other use of braces is YAML's own."""
     def value(found: re.Match[str]) -> str:
         held = names.get(found[1])
         return str(held) if isinstance(held, str | int | float | Path) and not isinstance(held, bool) else found[0]
 
-    document = read_yaml(re.sub(r"\{([A-Za-z_]\w*)\}", value, cell), "cell", Path.cwd())
-    if document.problems:
-        raise PtqError(document.problems, "configuration")
-    return document.data
+    return re.sub(r"\{([A-Za-z_]\w*)\}", value, cell)

@@ -53,7 +53,8 @@ def strip_chart(record: Record) -> str:
     if any(r.on == "CPU" for r in rows):
         legend += f" &nbsp; | {escape(say('on_cpu'))}"
     return (f"<svg viewBox='0 0 {WIDTH + 6} {HEIGHT}' width='{WIDTH + 6}' "
-            f"style='max-width:100%;height:auto;display:block' role='img' aria-label='{escape(say('chart'))}'>{''.join(parts)}</svg><div>{legend}</div>")
+            f"style='max-width:100%;height:auto;display:block' role='img' "
+            f"aria-label='{escape(say('chart'))}'>{''.join(parts)}</svg><div>{legend}</div>")
 
 
 def _lines(points: list[tuple[float, float] | None], colour: str, dash: str) -> list[str]:

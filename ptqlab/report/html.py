@@ -25,7 +25,8 @@ color:var(--jp-ui-font-color1,inherit);max-width:62rem}
 margin-right:.5em;font-size:12px;font-weight:600}
 .ptqlab table{border-collapse:collapse;margin:.2em 0;font-size:12px;color:inherit;background:transparent}
 .ptqlab th,.ptqlab td{border:0;border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.4));
-padding:.2em .7em .2em 0;text-align:left;vertical-align:top;background:transparent;color:inherit;max-width:24rem;white-space:nowrap}
+padding:.2em .7em .2em 0;text-align:left;vertical-align:top;background:transparent;color:inherit;max-width:24rem;
+white-space:nowrap}
 .ptqlab td:first-child,.ptqlab td:last-child{overflow-wrap:anywhere;white-space:normal}
 .ptqlab td:first-child{min-width:9rem}
 .ptqlab .ptqlab-wide{overflow-x:auto}

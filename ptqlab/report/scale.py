@@ -24,6 +24,6 @@ def span(values: list[float]) -> tuple[float, float]:
     """A range, in nines, that shows all `values` (in nines) with whole ticks around them."""
     if not values:
         return 0.0, 4.0
-    low = min(values)
+    low = min(*values, MOST_NINES - 1)
     bottom = math.floor(low) if low >= 1 else (0.0 if low >= 0 else nines(-1.0))
     return float(bottom) - 0.15, float(min(MOST_NINES, math.ceil(max(values) + 1e-9))) + 0.15

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ptqlab.errors import Problem, PtqError, nearest
+from ptqlab.errors import Problem, PtqError
 
 LANGUAGES = ("en", "zh")
 
@@ -18,7 +18,6 @@ _WORDS: dict[str, tuple[str, str]] = {
     "samples": ("{n} calibration samples", "校准样本 {n} 个"),
     "no_samples": ("calibration skipped: random data, accuracy figures mean nothing",
                    "跳过校准：使用随机数据，精度数字没有意义"),
-    "took": ("took {seconds:.1f} s", "用时 {seconds:.1f} 秒"),
     "complete": ("complete", "完整"),
     "partial": ("partial", "不完整"),
     "partial_why": ("Partial result: the run ended after stage '{stage}'.", "结果不完整：运行止于阶段“{stage}”。"),
@@ -56,7 +55,6 @@ _WORDS: dict[str, tuple[str, str]] = {
     "explain_tags": ("Noticed", "注意"),
     "origin_node": ("quant_config node_config[{key}]", "quant_config node_config[{key}]"),
     "origin_op": ("quant_config op_config[{key}]", "quant_config op_config[{key}]"),
-    "origin_subgraph": ("quant_config subgraph_config[{key}]", "quant_config subgraph_config[{key}]"),
     "origin_model": ("quant_config model_config", "quant_config model_config"),
     "origin_default": ("the default (int8)", "默认值（int8）"),
     "no_threshold": ("none", "无"),
@@ -86,9 +84,7 @@ def language() -> str:
 def set_language(name: str) -> None:
     """Choose the language of views, "en" or "zh", for this session. Raises PtqError for any other."""
     if name not in LANGUAGES:
-        near = nearest(name, LANGUAGES)
-        raise PtqError(Problem("PTQ701", "language", repr(name), " or ".join(LANGUAGES),
-                               f"did you mean {near[0]!r}?" if near else ""))
+        raise PtqError(Problem("PTQ701", "language", repr(name), " or ".join(LANGUAGES)))
     _state["language"] = name
 
 

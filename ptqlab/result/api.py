@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ptqlab.artifacts.files import artifact_name, atomic_write
 from ptqlab.artifacts.log import RunLog
 from ptqlab.artifacts.tables import node_table, output_table
-from ptqlab.errors import Problem, PtqError, nearest
-from ptqlab.events import Listener, Watch
+from ptqlab.events import Event, Listener, Watch
 from ptqlab.result.compiled import CompileResult, load_result
 from ptqlab.result.progress import Progress, suited
 from ptqlab.result.worker import run_stoppable
@@ -17,7 +16,7 @@ from ptqlab.result.worker import run_stoppable
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-SKIPS = ("export", "convert", "compile")
+    from ptqlab.config import Config
 
 
 def compile(config: str | Path | Mapping[str, Any] | None = None, /, *, model: Any = None, march: str | None = None,
@@ -43,15 +42,18 @@ def compile(config: str | Path | Mapping[str, Any] | None = None, /, *, model: A
     artifacts of earlier runs as they were. `hb_compile.log` tells the whole story.
     """
     from ptqlab import config as configuration
+
+    keywords = {"model": model, "march": march, "calibration_data": calibration_data, "quant_config": quant_config,
+                "working_dir": working_dir, "input_shape": input_shape, "prefix": prefix, "skip": skip}
+    settings = configuration.load(config, **{k: v for k, v in keywords.items() if v is not None}, **more)
+    return run(settings, executor=executor, progress=progress, watch=watch)
+
+
+def run(settings: Config, *, executor: Executor | None = None, progress: bool | Progress | None = None,
+        watch: Watch | None = None) -> CompileResult:
+    """Compile a configuration that is loaded already; else as `compile`."""
     from ptqlab.pipeline import compile_model
 
-    if skip is not None and skip not in SKIPS:
-        near = nearest(skip, SKIPS)
-        raise PtqError(Problem("PTQ201", "skip", repr(skip), ", ".join(SKIPS),
-                               f"did you mean {near[0]!r}?" if near else ""))
-    keywords = {"model": model, "march": march, "calibration_data": calibration_data, "quant_config": quant_config,
-                "working_dir": working_dir, "input_shape": input_shape, "prefix": prefix}
-    settings = configuration.load(config, **{k: v for k, v in keywords.items() if v is not None}, **more)
     watch = watch or Watch()
     display = progress if isinstance(progress, Progress) else suited(progress)
     folder = settings.model.working_dir
@@ -60,10 +62,13 @@ def compile(config: str | Path | Mapping[str, Any] | None = None, /, *, model: A
         listeners: list[Listener] = [log, display]
         watch.listeners += listeners
         try:
+            for finding in watch.findings:  # told before the log was open
+                log(Event("finding", text=str(finding), finding=finding))
             for finding in settings.findings:
                 watch.finding(finding)
             record = run_stoppable(
-                lambda: compile_model(settings, skip=skip, watch=watch, executor=executor), watch, display.draw)
+                lambda: compile_model(settings, skip=settings.skip, watch=watch, executor=executor),
+                watch, display.draw, display.stopping)
             watch.log(node_table(record))
             watch.log(output_table(record))
             if "record" not in record.artifacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ptqlab.artifacts.files import FIXED, Workspace, artifact_name
 from ptqlab.artifacts.tables import number
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.report import choose, explain, text
-from ptqlab.stages.record import Record
+from ptqlab.stages.record import NodeRow, OutputRow, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +135,7 @@ def load_result(place: str | Path) -> CompileResult:
     """The result saved in a folder, or of one record file. Raises PtqError when there is none, or several."""
     place = Path(place)
     if place.is_file():
-        return CompileResult(Record.load(place), place.parent)
+        return CompileResult(_read(place), place.parent)
     if not place.is_dir():
         raise PtqError(Problem("PTQ608", str(place), "no such folder", "the folder of a compile run",
                                "run.save(folder) makes one; a compile run leaves one in its working_dir"))
@@ -147,7 +148,37 @@ def load_result(place: str | Path) -> CompileResult:
         names = ", ".join(file.name for file in found)
         raise PtqError(Problem("PTQ608", str(place), f"records of {len(found)} models: {names}", "one of them",
                                f"load the file, such as {found[0]}"))
-    return CompileResult(Record.load(found[0]), place)
+    return CompileResult(_read(found[0]), place)
+
+
+def _read(path: Path) -> Record:
+    """The record in a file, every value of the kind it is shown as."""
+    try:
+        record = Record.load(path)
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        raise PtqError(Problem("PTQ601", str(path), f"cannot be read: {type(error).__name__}",
+                               "a record written by ptqlab")) from None
+    tables: dict[str, Sequence[NodeRow | OutputRow]] = {"nodes": record.nodes, "outputs": record.outputs}
+    wrong = [Problem("PTQ601", f"{path}: {where}[{index}].{name}", repr(shorten(value)), kind)
+             for where, rows in tables.items()
+             for index, row in enumerate(rows) for name, value, kind in _misfits(row)]
+    if wrong:
+        raise PtqError(wrong, "record")
+    return record
+
+
+def _misfits(row: NodeRow | OutputRow) -> list[tuple[str, object, str]]:
+    """(field, value, what it should be) of every value that is not of its declared type."""
+    kinds: dict[str, tuple[Any, str]] = {"str": (str, "text"), "float | None": (int | float | None, "a number or null"),
+                                         "tuple[str, ...]": (tuple, "a list of texts")}
+    out = []
+    for field in fields(row):
+        kind, words = kinds[str(field.type)]
+        value = getattr(row, field.name)
+        if not isinstance(value, kind) or isinstance(value, bool) or (
+                isinstance(value, tuple) and not all(isinstance(v, str) for v in value)):
+            out.append((field.name, value, words))
+    return out
 
 
 def _inside(name: object) -> bool:

@@ -75,6 +75,9 @@ class Progress:
     def flush(self) -> None:
         """Put the new state before the reader's eyes."""
 
+    def stopping(self) -> None:
+        """Tell that the stop was heard."""
+
     def close(self, *, ok: bool) -> None:
         """Draw what is left and end; `ok` is False when the run failed or was stopped."""
         self.draw(now=True)
@@ -94,6 +97,10 @@ class Lines(Progress):
             print(say("stage_end", stage=event.stage, seconds=event.seconds), file=self.stream, flush=True)
 
 
+    def stopping(self) -> None:
+        print(say("stopping"), file=self.stream, flush=True)
+
+
 class Bars(Progress):
     """tqdm bars on a terminal, one per running stage, with the time left."""
 
@@ -107,13 +114,18 @@ class Bars(Progress):
 
         if event.kind == "start":
             self.bars[event.stage] = tqdm(total=event.total, desc=event.stage, file=self.stream, leave=False,
-                                          position=len(self.bars), dynamic_ncols=True, mininterval=INTERVAL_SECONDS)
+                                          position=len(self.bars), dynamic_ncols=True, mininterval=0)
         elif event.kind == "step" and event.stage in self.bars:
             bar = self.bars[event.stage]
             bar.update(event.done - bar.n)
         elif event.kind == "end" and event.stage in self.bars:
             self.bars.pop(event.stage).close()
             tqdm.write(say("stage_end", stage=event.stage, seconds=event.seconds), file=self.stream)
+
+    def stopping(self) -> None:
+        from tqdm import tqdm
+
+        tqdm.write(say("stopping"), file=self.stream)
 
     def close(self, *, ok: bool) -> None:
         super().close(ok=ok)
@@ -131,6 +143,7 @@ class Cell(Progress):
         self.ended: list[str] = []
         self.running: dict[str, Event] = {}
         self.handle: Any = None
+        self.stop_heard = False
 
     def show(self, event: Event) -> None:
         if event.kind in ("start", "step"):
@@ -142,10 +155,14 @@ class Cell(Progress):
     def flush(self) -> None:
         self.put(self.bundle())
 
+    def stopping(self) -> None:
+        self.stop_heard = True
+        self.flush()
+
     def bundle(self) -> dict[str, str]:
         """The state as text/plain and text/html."""
         lines = [status(event) for event in self.running.values()]
-        ended = ", ".join(self.ended)
+        ended = say("stopping") if self.stop_heard else ", ".join(self.ended)
         bars = "".join(
             f"<div><progress {f'value={event.done} max={event.total} ' if event.total else ''}"
             f"aria-label='{escape(event.stage)}' style='vertical-align:middle;width:16em'></progress> "

@@ -1,0 +1,53 @@
+"""The argparse tree."""
+import pytest
+
+from ptqlab.cli.parser import Done, Usage, build, parse
+
+
+def usage(*words):
+    with pytest.raises(Usage) as caught:
+        parse(build(), words)
+    return str(caught.value)
+
+
+def test_the_vendors_flags():
+    """Every flag of hb_compile that we take, by its long and short name."""
+    args = parse(build(), ["compile", "-m", "a.onnx", "--march", "nash-e", "-i", "x", "1x3", "--input-shape", "y", "2",
+                           "--skip", "convert"])
+    assert (str(args.model), args.march, args.input_shape, args.skip) == (
+        "a.onnx", "nash-e", [["x", "1x3"], ["y", "2"]], "convert")
+    assert str(parse(build(), ["compile", "--config", "c.yaml"]).config) == "c.yaml"
+
+
+def test_language_before_and_after_the_verb():
+    """--lang may stand in either place; without it there is none."""
+    assert parse(build(), ["--lang", "zh", "explain", "n"]).lang == "zh"
+    assert parse(build(), ["explain", "n", "--lang", "zh"]).lang == "zh"
+    assert parse(build(), ["explain", "n"]).lang is None
+
+
+@pytest.mark.parametrize(("words", "end"), [
+    (["compil"], "did you mean 'compile'?"),
+    (["compile", "--march", "nash_e"], "did you mean 'nash-e'?"),
+    (["compile", "--skip", "compiler"], "did you mean 'compile'?"),
+    (["compile", "--confg", "x"], "did you mean '--config'?"),
+    ([], "ptqlab: choose a verb: compile, explain, cosine, demo"),
+    (["compile", "--mar", "nash-e"], "did you mean '--march'?"),
+])
+def test_a_slip_is_answered_with_the_nearest(words, end):
+    """Usage, what is wrong, and the word that was meant."""
+    text = usage(*words)
+    assert text.startswith("usage: ptqlab")
+    assert text.endswith(end)
+
+
+def test_help_and_version(capsys):
+    """Printed, then done; nothing ends the process."""
+    with pytest.raises(Done):
+        parse(build("%ptq"), ["compile", "-h"])
+    assert capsys.readouterr().out.startswith("usage: %ptq compile")
+    with pytest.raises(Done):
+        parse(build(), ["--version"])
+    import ptqlab
+
+    assert capsys.readouterr().out == f"ptqlab {ptqlab.__version__}\n"

@@ -1,0 +1,65 @@
+"""Completion of %ptq lines."""
+import pytest
+from fake_pipeline import install
+from IPython.core.interactiveshell import InteractiveShell
+
+from ptqlab.cli.parser import build
+from ptqlab.notebook.complete import candidates
+
+NODES = ["conv1", "head/softmax", "<script>alert(1)</script>", "a b", "it's"]
+
+
+@pytest.mark.parametrize(("line", "word", "offered"), [
+    ("", "", ["compile", "explain", "cosine", "demo"]),
+    ("co", "co", ["compile", "cosine"]),
+    ("--l", "--l", ["--lang"]),
+    ("--lang ", "", ["en", "zh"]),
+    ("compile --sk", "--sk", ["--skip"]),
+    ("compile --skip ", "", ["export", "convert", "compile"]),
+    ("compile --skip co", "co", ["convert", "compile"]),
+    ("compile --march nash-h", "nash-h", ["nash-h"]),
+    ("explain ", "", ["conv1", "head/softmax", "'<script>alert(1)</script>'", "'a b'", "'it'\"'\"'s'"]),
+    ("explain head/s", "head/s", ["head/softmax"]),
+    ("explain conv1 --r", "--r", ["--run"]),
+    ("nonsense x", "x", []),
+])
+def test_candidates(line, word, offered):
+    """Verbs, options, their choices, node names; names that a line would split are quoted."""
+    assert candidates(build(), line, NODES) == (word, offered)
+
+
+def test_paths(tmp_path, monkeypatch):
+    """After -c only YAML files and folders, after --working-dir only folders; spaces in names are quoted."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.yaml").write_text("")
+    (tmp_path / "net.onnx").write_text("")
+    (tmp_path / "nets").mkdir()
+    assert candidates(build(), "compile -c ne", []) == ("ne", ["net.yaml", "nets/"])
+    assert candidates(build(), "compile -m ne", []) == ("ne", ["net.onnx", "nets/"])
+    assert candidates(build(), "compile --working-dir ", []) == ("", ["nets/"])
+    assert candidates(build(), "compile -c nets/", []) == ("nets/", [])
+
+
+def complete(shell, text):
+    shell.Completer.use_jedi = False
+    return shell.complete(text, text, len(text))[1]
+
+
+def test_in_a_real_shell(monkeypatch, tmp_path):
+    """IPython offers exactly our words, for lines and cells and after an assignment, and leaves other lines alone."""
+    monkeypatch.chdir(tmp_path)
+    install(monkeypatch, tmp_path / "out")
+    shell = InteractiveShell()
+    shell.run_line_magic("load_ext", "ptqlab")
+    try:
+        assert complete(shell, "%ptq comp") == ["compile"]
+        assert complete(shell, "%%ptq compile --ski") == ["--skip"]
+        assert complete(shell, "run = %ptq compile --skip e") == ["export"]
+        assert "head/softmax" not in complete(shell, "%ptq explain ")
+        shell.run_cell("%ptq compile -c net.yaml")
+        assert "head/softmax" in complete(shell, "%ptq explain head/")
+        shell.run_cell("compiled = 1")
+        assert "compiled" in complete(shell, "compil")
+        assert "compile" not in complete(shell, "print('%ptq comp")
+    finally:
+        shell.run_line_magic("unload_ext", "ptqlab")
