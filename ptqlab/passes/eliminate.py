@@ -99,6 +99,8 @@ class MergeTransposes:
             outer = get_ints(node, "perm", tuple(reversed(range(rank))))
             node.attributes["perm"] = ir.AttrInt64s("perm", [inner[a] for a in outer])
             node.replace_input_with(0, first.inputs[0])
+            if not first.outputs[0].uses() and not first.outputs[0].is_graph_output():
+                work.merge(first, node)
             changes += 1
         return changes
 
