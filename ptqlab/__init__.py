@@ -20,7 +20,7 @@ _HOME = {
     "Finding": "ptqlab.errors",
     "Problem": "ptqlab.errors",
     "PtqError": "ptqlab.errors",
-    "Runtime": "ptqlab.simulate.runtime",
+    "Runtime": "ptqlab.pipeline.runtime",
     "compile": "ptqlab.result.api",
     "load": "ptqlab.result.api",
     "load_ipython_extension": "ptqlab.notebook.extension",
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ptqlab.report.words import set_language
     from ptqlab.result.api import compile, load
     from ptqlab.result.compiled import CompileResult
-    from ptqlab.simulate.runtime import Runtime
+    from ptqlab.pipeline.runtime import Runtime
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from ptqlab.arith.formats import QType
 from ptqlab.errors import Problem, PtqError, raise_if, shorten
 from ptqlab.graph import save
-from ptqlab.graph.files import read
+from ptqlab.graph.files import attach, read_artifact
 from ptqlab.ops.integer import DOMAIN, INTEGER_OPS
 from ptqlab.ops.integer.movers import MOVERS
 from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
@@ -61,15 +61,15 @@ def write_quantized(quantized: QuantizedModel, path: Path, kind: str, about: Map
 
 def read_quantized(path: Path) -> Artifact:
     """Read a `.bc` or `.hbm`. Raises PtqError for anything else, naming what is wrong."""
-    model = read(path).proto
-    where = str(path)
+    parsed = read_artifact(path)
+    model, where = parsed.proto, str(path)
     props = {p.key: p.value for p in model.metadata_props}
     if KIND not in props:
         raise PtqError(Problem("PTQ610", where, "an ONNX model without ptqlab's block", "a .bc or .hbm written by ptqlab",
                                "a float .onnx runs in ptqlab.Runtime too; a vendor's .bc or .hbm does not"))
     if props.get(VERSION) != str(FORMAT):
         raise PtqError(Problem("PTQ611", where, f"format {shorten(props.get(VERSION, 'missing'))}", f"format {FORMAT}", REMEDY))
-    loaded = ir.from_proto(model)
+    loaded = attach(model, parsed.tensors)
     raise_if(_problems(loaded, where), f"{path.name} is damaged")
     try:
         integers = {str(k): _integer_tensor(v) for k, v in json.loads(props[INTEGERS]).items()}

@@ -47,10 +47,17 @@ def read(source: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model) ->
     if isinstance(source, bytes):
         return _with_tensors(_parse(source, "the given bytes"), None)
     path = Path(source)
+    _check_suffix(path)
     return _with_tensors(_parse(_read_bytes(path), str(path)), path)
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_artifact(path: str | os.PathLike[str]) -> Parsed:
+    """Parse an ONNX protobuf of whatever suffix (`.bc`, `.hbm`); the caller checks what it says. PtqError as `read`."""
+    path = Path(path)
+    return _with_tensors(_parse(_read_bytes(path), str(path)), path)
+
+
+def _check_suffix(path: Path) -> None:
     where = shorten(path)
     if path.suffix.lower() in (".caffemodel", ".prototxt"):
         raise PtqError(
@@ -65,6 +72,10 @@ def _read_bytes(path: Path) -> bytes:
         )
     if path.suffix.lower() != ".onnx":
         raise PtqError(Problem("PTQ102", where, f"suffix '{shorten(path.suffix)}'", "an ONNX model (.onnx)"), TITLE)
+
+
+def _read_bytes(path: Path) -> bytes:
+    where = shorten(path)
     if not path.is_file():
         there = "a folder" if path.is_dir() else "no such file"
         others = sorted(p.name for p in path.parent.glob("*.onnx"))[:5] if path.parent.is_dir() else []

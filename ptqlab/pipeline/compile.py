@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
@@ -45,10 +45,10 @@ class _Run:
     timings: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time a stage and tell the watch; stages that count samples tell their own steps inside."""
+    def stage(self, name: str, *, counts_itself: bool = False) -> Iterator[None]:
+        """Time a stage and tell the watch; work that counts samples tells its own stage inside."""
         started = time.perf_counter()
-        with self.watch.stage(name):
+        with nullcontext() if counts_itself else self.watch.stage(name):
             yield
         self.timings[name] = round(time.perf_counter() - started, 3)
 
@@ -78,7 +78,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     graph = _optimize(run, graph)
     plan = _place(run, graph, target)
     samples = _samples(run, graph)
-    with run.stage("calibrate the model"):
+    with run.stage("calibrate", counts_itself=True):
         calibration = calibrate(graph, plan, samples, len(samples), run.watch)
         run.tell(calibration.findings)
         encodings = encode(graph, plan, calibration)
@@ -90,7 +90,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     quantized = None
     if skip not in ("export", "convert"):
         quantized = _convert(run, graph, plan, encodings)
-    with run.stage("compare with float"):
+    with run.stage("compare", counts_itself=True):
         measures = measure(graph, plan, calibrated, quantized, samples, len(samples), run.watch)
     if quantized is not None and skip != "compile":
         with run.stage("compile"):
@@ -145,7 +145,7 @@ def _place(run: _Run, graph: FloatGraph, target: Platform) -> Plan:
 
 
 def _samples(run: _Run, graph: FloatGraph) -> Samples:
-    with run.stage("read calibration data"):
+    with run.stage("read calibration data", counts_itself=True):
         inputs = {str(v.name): (graph.shape(str(v.name)), graph.dtype(str(v.name))) for v in graph.inputs}
         calibration = run.config.calibration
         if calibration.data is None or calibration.calibration_type == "skip":

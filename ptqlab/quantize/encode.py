@@ -17,6 +17,7 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
     encodings = Encodings(slots, {}, (), thresholds)
     weights: dict[str, WeightEncoding] = {}
     findings: list[Finding] = []
+    wide: dict[str, int] = {}
     for group in plan.groups.values():
         node, node_plan = graph.node(group.main), plan.nodes[group.main]
         qtype = node_plan.inputs[0] if node_plan.inputs else None
@@ -29,14 +30,23 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
             added = next(a for v in add.inputs if (a := graph.constant(v)) is not None)
         weights[group.main], widened = encode_weights(node, added, x)
         if widened:
-            findings.append(Finding(
-                "PTQ510", f"{group.main}: the bias of channel {', '.join(map(str, widened[:8]))}"
-                f"{' and more' if len(widened) > 8 else ''} does not fit 32 bits at the natural scale; the weight scale "
-                "of the channel was widened, which costs weight precision", (group.main,),
-                "int16 features make the input step smaller and the matter worse; look at the size of the bias"))
+            wide[group.main] = len(widened)
+    if wide:
+        findings.append(_widened(wide))
     return Encodings(slots, weights, tuple(findings), thresholds)
 
 
 def is_weighted(plan: Plan, node: str) -> bool:
     """Whether a node on the BPU has integer weights."""
     return plan.nodes[node].on_bpu and spec_of(plan.nodes[node].op_type).is_tae
+
+
+def _widened(wide: dict[str, int]) -> Finding:
+    """One finding for all channels whose weight scale was widened so that the bias fits its 32 bits."""
+    named = ", ".join(f"{node} ({count})" for node, count in list(wide.items())[:5])
+    more = f" and {len(wide) - 5} more operators" if len(wide) > 5 else ""
+    return Finding(
+        "PTQ510", f"{sum(wide.values())} channels have a bias that does not fit 32 bits beside weights this small; their weight "
+        f"scale was widened, so that their weights use fewer codes: {named}{more}", tuple(wide),
+        "channels with almost no weights (pruned, or left over from folding a BatchNormalization) lose nothing by it", "note",
+    )
