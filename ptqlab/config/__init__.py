@@ -1,7 +1,9 @@
 """The compile YAML and quant_config of the vendor's tool: read, checked, completed, written back."""
+
 from ptqlab.config.binding import bind
+from ptqlab.config.document import Origin
 from ptqlab.config.loading import load, load_text
-from ptqlab.config.quant import ActivationConfig, NodeRequest, Origin, QuantConfig
+from ptqlab.config.quant import ActivationConfig, NodeRequest, QuantConfig
 from ptqlab.config.values import (
     CalibrationParameters,
     CompilerParameters,

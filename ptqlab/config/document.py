@@ -3,6 +3,7 @@
 The readers (`yaml_reader`, `json_reader`) and the Python forms all give a `Document`; everything behind them
 speaks of key paths, and `Ledger` turns a key path into `file:line  group.key`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -98,6 +99,21 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting comes from.
+
+    level is "default", "model", "op", "subgraph" or "node"; path the key path; place file:line or "keyword".
+    """
+
+    level: str = "default"
+    path: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level} ({', '.join(p for p in (self.path, self.place) if p)})" if self.path else self.level
+
+
 class Ledger:
     """Problems and findings of one document, in the order they are met."""
 
@@ -115,32 +131,53 @@ class Ledger:
     def note(self, code: str, path: KeyPath, message: str) -> None:
         self.findings.append(Finding(code, f"{self.document.where(path)}: {message}", severity="note"))
 
+    def said(self, path: KeyPath) -> bool:
+        """True where the document has a value, good or bad, at this key path."""
+        value = self.document.data
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
+        return value is not None and value != ""
+
+    def origin(self, level: str, path: KeyPath) -> Origin:
+        return Origin(level, key_path(path), self.document.place(path) or "keyword")
+
     def unknown_keys(self, path: KeyPath, given: Iterable[object], allowed: Iterable[str], what: str = "key") -> None:
         """Refuse every key outside `allowed`, each with its nearest names."""
         known = list(allowed)
         for key in given:
             if key not in known:
-                self.refuse("PTQ204", (*path, str(key)), f"unknown {what} {shorten(key)}", listing(known),
-                            did_you_mean(str(key), known, "remove it"))
+                self.refuse(
+                    "PTQ204",
+                    (*path, str(key)),
+                    f"unknown {what} {shorten(key)}",
+                    listing(known),
+                    did_you_mean(str(key), known, "remove it"),
+                )
 
 
 def read_text(path: Path, what: str, where: str = "") -> str:
     """Text of a UTF-8 file of a sane size. Raises PtqError (PTQ200) naming the file otherwise."""
+
     def refusal(found: str, expected: str, hint: str) -> PtqError:
         return PtqError(Problem("PTQ200", where or str(path), found, expected, hint), f"{what} cannot be read")
 
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise refusal(f"{shorten(path)} has {size} bytes", f"a text file of at most {MAX_BYTES} bytes",
-                          f"is this the {what}?")
+            raise refusal(
+                f"{shorten(path)} has {size} bytes", f"a text file of at most {MAX_BYTES} bytes", f"is this the {what}?"
+            )
         raw = path.read_bytes()
     except OSError as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
-        raise refusal(f"{shorten(path)}: {reason}", "a readable file",
-                      f"check the path (current directory is {Path.cwd()})") from None
+        raise refusal(
+            f"{shorten(path)}: {reason}", "a readable file", f"check the path (current directory is {Path.cwd()})"
+        ) from None
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise refusal(f"{shorten(path)}: byte {error.start} is not UTF-8", "a text file in UTF-8",
-                      "save the file as UTF-8 (it may be in GBK)") from None
+        raise refusal(
+            f"{shorten(path)}: byte {error.start} is not UTF-8",
+            "a text file in UTF-8",
+            "save the file as UTF-8 (it may be in GBK)",
+        ) from None

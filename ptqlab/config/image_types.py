@@ -1,4 +1,5 @@
 """The input types of a model: what they mean, which run-time type may feed which training type."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """JSON to `Document`: strict JSON with line numbers, duplicate keys told, NaN and deep nesting refused."""
+
 from __future__ import annotations
 
 import re
@@ -42,17 +43,22 @@ class _Parser:
         return match.end()
 
     def char(self, position: int) -> str:
-        return self.text[position: position + 1]
+        return self.text[position : position + 1]
 
     def wrong(self, position: int, wanted: str) -> _Broken:
         char = self.char(position)
-        found = f"the end of the text where {wanted} should be" if not char else \
-            f'"{shorten(self.text[position:position + 20].splitlines()[0], 20)}" where {wanted} should be'
+        found = (
+            f"the end of the text where {wanted} should be"
+            if not char
+            else f'"{shorten(self.text[position : position + 20].splitlines()[0], 20)}" where {wanted} should be'
+        )
         return _Broken(position, found, HINTS.get(char, "check commas, quotes and brackets near this line"))
 
     def value(self, position: int, path: KeyPath) -> tuple[Any, int]:
         if len(path) > MAX_DEPTH:
-            raise _Broken(position, f"values nested more than {MAX_DEPTH} deep", "no key needs such a structure", "PTQ206")
+            raise _Broken(
+                position, f"values nested more than {MAX_DEPTH} deep", "no key needs such a structure", "PTQ206"
+            )
         self.lines.setdefault(path, self.line(position))
         char = self.char(position)
         if char == "{":
@@ -72,8 +78,15 @@ class _Parser:
             if word.group() in WORDS:
                 return WORDS[word.group()], word.end()
             lower = word.group().lower()
-            hint = "JSON has no NaN and no infinity: write a finite number" if lower.strip("+-") in ("nan", "infinity", "inf") \
-                else f"write {lower}" if lower in WORDS else "write null" if lower == "none" else "put text in double quotes"
+            hint = (
+                "JSON has no NaN and no infinity: write a finite number"
+                if lower.strip("+-") in ("nan", "infinity", "inf")
+                else f"write {lower}"
+                if lower in WORDS
+                else "write null"
+                if lower == "none"
+                else "put text in double quotes"
+            )
             raise _Broken(position, f"the word {shorten(word.group())}", hint)
         raise self.wrong(position, "a value")
 
@@ -81,7 +94,9 @@ class _Parser:
         try:
             text, end = scanstring(self.text, position + 1, True)
         except JSONDecodeError as error:
-            raise _Broken(error.pos, f"text in quotes that is broken ({error.msg})", "close the quotes; escape \\ as \\\\") from None
+            raise _Broken(
+                error.pos, f"text in quotes that is broken ({error.msg})", "close the quotes; escape \\ as \\\\"
+            ) from None
         return text, end
 
     def object(self, position: int, path: KeyPath) -> tuple[dict[str, Any], int]:
@@ -103,9 +118,15 @@ class _Parser:
             line = self.line(start)
             again = key in out
             if again:
-                self.problems.append(Problem(
-                    "PTQ205", f"{self.source}:{line}  {key_path(here)}", f"the key {shorten(key)} stands here again",
-                    "each key once", f"keep one of the two (the first is in line {self.lines[here]})"))
+                self.problems.append(
+                    Problem(
+                        "PTQ205",
+                        f"{self.source}:{line}  {key_path(here)}",
+                        f"the key {shorten(key)} stands here again",
+                        "each key once",
+                        f"keep one of the two (the first is in line {self.lines[here]})",
+                    )
+                )
             else:
                 self.lines[here] = line
             value, position = self.value(self.skip(position + 1), here)
@@ -141,7 +162,7 @@ class _Parser:
 
 
 def read_json(text: str, source: str, folder: Path | None = None) -> Document:
-    """`Document` of a JSON text. Raises PtqError where the text is no JSON; duplicate keys are problems of the result."""
+    """`Document` of a JSON text. Raises PtqError where it is no JSON; duplicate keys are problems of the result."""
     parser = _Parser(text, source)
     try:
         start = parser.skip(0)
@@ -153,6 +174,14 @@ def read_json(text: str, source: str, folder: Path | None = None) -> Document:
             raise parser.wrong(end, "the end of the text")
     except _Broken as broken:
         column = broken.position - parser.starts[parser.line(broken.position) - 1] + 1
-        raise PtqError(Problem(broken.code, f"{source}:{parser.line(broken.position)}:{column}", broken.found,
-                               "valid JSON", broken.hint), f"{source} cannot be read") from None
+        raise PtqError(
+            Problem(
+                broken.code,
+                f"{source}:{parser.line(broken.position)}:{column}",
+                broken.found,
+                "valid JSON",
+                broken.hint,
+            ),
+            f"{source} cannot be read",
+        ) from None
     return Document(data, source, parser.lines, folder, tuple(parser.problems))

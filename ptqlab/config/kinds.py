@@ -1,4 +1,5 @@
-"""A value of the YAML by its kind: text to names, shapes, numbers. One function per kind, all refusals to the ledger."""
+"""A value of the YAML by its kind: text to names, shapes, numbers. One function per kind; refusals go to the ledger."""
+
 from __future__ import annotations
 
 import math
@@ -18,8 +19,14 @@ OTHER_MARCHES = {
     "bernoulli2": "bernoulli2 is the X3 generation, which this tool does not model",
     "bayes": "bayes is the J5 generation, which this tool does not model",
     "bayes-e": "bayes-e is the X5 generation, which this tool does not model",
-    "j6e": "J6E is nash-e", "j6m": "J6M is nash-m", "j6b": "J6B is nash-b", "j6h": "J6H is nash-h", "j6p": "J6P is nash-p",
-    "s100": "S100 is nash-e", "s100p": "S100P is nash-m", "s600": "S600 is nash-p",
+    "j6e": "J6E is nash-e",
+    "j6m": "J6M is nash-m",
+    "j6b": "J6B is nash-b",
+    "j6h": "J6H is nash-h",
+    "j6p": "J6P is nash-p",
+    "s100": "S100 is nash-e",
+    "s100p": "S100P is nash-m",
+    "s600": "S600 is nash-p",
     "nash": "name the platform: S100 is nash-e, S100P nash-m, S600 nash-p",
 }
 
@@ -46,8 +53,11 @@ def parse(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
         if isinstance(value, bool):
             return value
         word = str(value).strip().lower()
-        hint = f"write {'true' if word in ('1', 'true', 'yes', 'on') else 'false'} without quotes" \
-            if word in ("0", "1", "true", "false", "yes", "no", "on", "off") else ""
+        hint = (
+            f"write {'true' if word in ('1', 'true', 'yes', 'on') else 'false'} without quotes"
+            if word in ("0", "1", "true", "false", "yes", "no", "on", "off")
+            else ""
+        )
         ledger.refuse("PTQ203", path, show(value), row.expected, hint)
         return MISSING
     if kind in ("int", "float", "auto_int"):
@@ -85,7 +95,11 @@ def number(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
         hint = "one number holds for all inputs" if several else "write it without quotes" if quoted else ""
         ledger.refuse("PTQ203", path, show(value), row.expected, hint)
         return MISSING
-    if not math.isfinite(value) or (row.low is not None and value < row.low) or (row.high is not None and value > row.high):
+    if (
+        not math.isfinite(value)
+        or (row.low is not None and value < row.low)
+        or (row.high is not None and value > row.high)
+    ):
         ledger.refuse("PTQ207", path, show(value), row.expected)
         return MISSING
     return float(value) if row.kind == "float" else value
@@ -110,7 +124,11 @@ def choice_hint(row: Field, value: str) -> str:
     if row.key == "optimize_level" and word.upper() == "O3":
         return "O3 was a level of older tools; O2 is the highest"
     if row.key == "calibration_type" and word in ("percentile", "load"):
-        return "write max with max_percentile" if word == "percentile" else "thresholds of a QAT model are not read; leave it out"
+        return (
+            "write max with max_percentile"
+            if word == "percentile"
+            else "thresholds of a QAT model are not read; leave it out"
+        )
     if row.key in ("input_type_rt", "input_type_train") and word in CLOSED_TYPES:
         return f"{word} is reserved in the vendor's parser and not open for use"
     if row.key == "input_type_train" and word == "nv12":
@@ -145,7 +163,13 @@ def words(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
     for index, part in enumerate(parts):
         at = f"entry {index + 1} " if len(parts) > 1 else ""
         if not part:
-            ledger.refuse("PTQ212", path, f"{show(value)}: entry {index + 1} is empty", row.expected, 'one ";" between two entries')
+            ledger.refuse(
+                "PTQ212",
+                path,
+                f"{show(value)}: entry {index + 1} is empty",
+                row.expected,
+                'one ";" between two entries',
+            )
             bad = True
         elif row.kind == "choices" and part not in row.allowed:
             ledger.refuse("PTQ202", path, f"{at}{show(part)}", row.expected, choice_hint(row, part))
@@ -192,7 +216,9 @@ def shapes(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
 def vectors(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
     """Tuple with a tuple of floats, or None, per entry."""
     if isinstance(value, str):
-        parts: list[Any] = [None if p.lower() == "none" else [n for n in re.split(r"[\s,]+", p) if n] for p in split(value)]
+        parts: list[Any] = [
+            None if p.lower() == "none" else [n for n in re.split(r"[\s,]+", p) if n] for p in split(value)
+        ]
         if not value.strip():
             return MISSING
     elif is_number(value):
@@ -212,8 +238,16 @@ def vectors(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
         numbers = [as_number(p) for p in part]
         bad = [str(p) for p, n in zip(part, numbers, strict=True) if n is None]
         if bad or not numbers:
-            found = f"{show(value)}: entry {index + 1} {'holds ' + listing(show(b) for b in bad) if bad else 'is empty'}"
-            ledger.refuse("PTQ212", path, found, row.expected, "write None where an input has none" if not numbers else "finite numbers only")
+            found = (
+                f"{show(value)}: entry {index + 1} {'holds ' + listing(show(b) for b in bad) if bad else 'is empty'}"
+            )
+            ledger.refuse(
+                "PTQ212",
+                path,
+                found,
+                row.expected,
+                "write None where an input has none" if not numbers else "finite numbers only",
+            )
             return MISSING
         out.append(tuple(n for n in numbers if n is not None))
     return tuple(out)
@@ -240,6 +274,11 @@ def mapping(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
         if word in row.allowed:
             out[name] = word
         else:
-            ledger.refuse("PTQ202" if isinstance(word, str) else "PTQ203", (*path, name), show(word), listing(row.allowed),
-                          did_you_mean(word, row.allowed) if isinstance(word, str) else "")
+            ledger.refuse(
+                "PTQ202" if isinstance(word, str) else "PTQ203",
+                (*path, name),
+                show(word),
+                listing(row.allowed),
+                did_you_mean(word, row.allowed) if isinstance(word, str) else "",
+            )
     return out

@@ -1,4 +1,5 @@
 """A YAML file, a mapping of the same structure or keywords to a checked `Config`; all problems in one PtqError."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -6,18 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ptqlab.config import kinds
-from ptqlab.config.checks import check_calibration, check_compiler, check_inputs, check_model
+from ptqlab.config.checks import check_calibration, check_compiler, check_model
+from ptqlab.config.data_binding import arrays_of, safe_child, sources_of
 from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, listing, read_text, show
 from ptqlab.config.fields import EXTRAS_TOLERATED, GROUP_OF, GROUPS, field_of
+from ptqlab.config.inputs import read_inputs
 from ptqlab.config.kinds import MISSING
 from ptqlab.config.node_info import read_node_settings
 from ptqlab.config.quant import QuantConfig
 from ptqlab.config.quant_parsing import open_quant, plain, read_quant
 from ptqlab.config.values import (
-    CalibrationData,
     CalibrationParameters,
     CompilerParameters,
     Config,
@@ -25,7 +25,7 @@ from ptqlab.config.values import (
     ModelParameters,
 )
 from ptqlab.config.yaml_reader import read_yaml
-from ptqlab.errors import PtqError, raise_if, shorten
+from ptqlab.errors import Problem, PtqError, raise_if, shorten
 
 TITLE = "the configuration cannot be used"
 KEYWORDS = {"model": "onnx_model", "prefix": "output_model_file_prefix"}  # short names of the Python form
@@ -48,6 +48,18 @@ def load(source: str | Path | Mapping[str, Any] | None = None, **keywords: Any) 
         document = Document({})
     elif isinstance(source, Mapping):
         document = Document(plain(source))
+    elif not isinstance(source, str | Path):
+        raise PtqError(
+            Problem(
+                "PTQ203",
+                "configuration",
+                show(source),
+                "the path of a YAML file, a mapping of its structure, or keywords",
+            ),
+            TITLE,
+        )
+    elif "\n" in str(source):
+        return load_text(str(source), **keywords)
     else:
         path = Path(source).expanduser()
         document = read_yaml(read_text(path, "configuration"), path.name, path.resolve().parent)
@@ -69,20 +81,38 @@ def build(document: Document, keywords: Mapping[str, Any], source: Path | None =
     ledger = Ledger(document)
     for word in unknown:
         names = [*KEYWORDS, "calibration_data", "skip", *GROUP_OF]
-        ledger.refuse("PTQ204", (word,), f"unknown keyword {shorten(word)}", listing(names[:4]) + ", or any key of the YAML", did_you_mean(word, names))
+        ledger.refuse(
+            "PTQ204",
+            (word,),
+            f"unknown keyword {shorten(word)}",
+            listing(names[:4]) + ", or any key of the YAML",
+            did_you_mean(word, names),
+        )
     if skip is not None and skip not in SKIPS:
         ledger.refuse("PTQ202", ("skip",), show(skip), listing(SKIPS), did_you_mean(str(skip), SKIPS))
     values = read_groups(ledger)
 
     model = model_parameters(ledger, values["model_parameters"])
-    inputs, types_given = input_parameters(ledger, values["input_parameters"], values["compiler_parameters"])
+    inputs, types_given = read_inputs(
+        ledger, values["input_parameters"], values["compiler_parameters"].get("input_source", {})
+    )
     calibration = calibration_parameters(ledger, values, inputs, data)
     compiler = compiler_parameters(ledger, values["compiler_parameters"], values["model_parameters"].get("march"))
-    raise_if(ledger.problems, f"{document.source or 'configuration'}" if document.source else TITLE)
+    raise_if(ledger.problems, f"{document.source} cannot be used" if document.source else TITLE)
     given = values["input_parameters"]
     return Config(
-        model, inputs, given.get("input_batch"), bool(given.get("separate_batch")), given.get("separate_name", ()),
-        types_given, calibration, compiler, skip, tuple(ledger.findings), source,
+        model,
+        inputs,
+        given.get("input_batch"),
+        bool(given.get("separate_batch")),
+        given.get("separate_name", ()),
+        types_given,
+        calibration,
+        compiler,
+        skip,
+        tuple(ledger.findings),
+        source,
+        document.lines,
     )
 
 
@@ -104,7 +134,7 @@ def overlay(document: Document, keywords: Mapping[str, Any]) -> tuple[Document, 
         block = data.get(group)
         if not isinstance(block, dict):
             block = data[group] = {}
-        block[key] = plain(str(value) if isinstance(value, Path) else value)
+        block[key] = plain(value)
         for path in [p for p in lines if p[:2] == (group, key)]:
             del lines[path]
         if lines:
@@ -117,11 +147,21 @@ def read_groups(ledger: Ledger) -> Values:
     values: Values = {group: {} for group in GROUPS}
     data = ledger.document.data
     if data is None or not isinstance(data, dict):
-        ledger.refuse("PTQ203", (), show(data) if data is not None else "an empty file", f"the groups {listing(GROUPS)}", "ptqlab config writes a template")
+        ledger.refuse(
+            "PTQ203",
+            (),
+            show(data) if data is not None else "an empty file",
+            f"the groups {listing(GROUPS)}",
+            "ptqlab config writes a template",
+        )
         return values
     for group, block in data.items():
         if group not in GROUPS:
-            hint = f"{group} is a key of {GROUP_OF[group]}" if group in GROUP_OF else did_you_mean(group, GROUPS, "remove it")
+            hint = (
+                f"{group} is a key of {GROUP_OF[group]}"
+                if group in GROUP_OF
+                else did_you_mean(group, GROUPS, "remove it")
+            )
             ledger.refuse("PTQ204", (group,), f"unknown group {shorten(group)}", listing(GROUPS), hint)
             continue
         if block is None:
@@ -135,15 +175,23 @@ def read_groups(ledger: Ledger) -> Values:
 
 def read_group(ledger: Ledger, group: str, block: dict[str, Any], out: dict[str, Any]) -> None:
     known = [f.key for f in GROUPS[group]]
+    extras = [k for k in block if k not in known and k not in GROUP_OF] if group == EXTRAS_TOLERATED else []
+    if extras:
+        near = did_you_mean(extras[0], known) if len(extras) == 1 else ""
+        ledger.warn(
+            "PTQ254",
+            (group, extras[0]),
+            f"unknown key{'s' if len(extras) > 1 else ''} {listing(extras)}, ignored as the vendor's tool does here",
+            near,
+        )
     for key, value in block.items():
         path = (group, key)
         if key not in known:
             if key in GROUP_OF:
-                ledger.refuse("PTQ204", path, f"the key {key} in {group}", listing(known), f"move it to {GROUP_OF[key]}")
-            elif group == EXTRAS_TOLERATED:
-                near = did_you_mean(key, known)
-                ledger.warn("PTQ254", path, f"unknown key {shorten(key)}, ignored as the vendor's tool does in this group", near)
-            else:
+                ledger.refuse(
+                    "PTQ204", path, f"the key {key} in {group}", listing(known), f"move it to {GROUP_OF[key]}"
+                )
+            elif key not in extras:
                 ledger.unknown_keys((group,), [key], known)
             continue
         row = field_of(group, key)
@@ -155,6 +203,8 @@ def read_group(ledger: Ledger, group: str, block: dict[str, Any], out: dict[str,
         parsed = kinds.parse(row, value, path, ledger)
         if parsed is not MISSING:
             out[key] = parsed
+            if row.carried and parsed != row.default:
+                ledger.note("PTQ257", path, f"{key} is kept for the vendor's tool and has no effect in ptqlab")
 
 
 class Paths:
@@ -174,50 +224,73 @@ class Paths:
         base = "the current directory" if chosen is here else "the folder of the YAML"
         self.ledger.note(code, path, f"{shorten(text)} is {chosen.resolve()} (from {base})")
         if here != there and here.exists() and there.exists() and here.resolve() != there.resolve():
-            self.ledger.warn(code, path, f"{shorten(text)} exists in the current directory and in the folder of the YAML; "
-                             f"{here.resolve()} is used", "write an absolute path")
+            self.ledger.warn(
+                code,
+                path,
+                f"{shorten(text)} exists in the current directory and in the folder of the YAML; "
+                f"{here.resolve()} is used",
+                "write an absolute path",
+            )
         return chosen.resolve()
 
 
 def model_parameters(ledger: Ledger, given: dict[str, Any]) -> ModelParameters:
     paths = Paths(ledger)
     group = "model_parameters"
-    found = {key: paths.find(given[key], (group, key)) for key in ("onnx_model", "working_dir") if key in given}
+    found = {str(key): paths.find(given[key], (group, key)) for key in ("onnx_model", "working_dir") if key in given}
     check_model(ledger, given, found)
     debug = given.get("debug_mode", ())
     if given.get("layer_out_dump") and "dump_all_layers_output" not in debug:
         debug = (*debug, "dump_all_layers_output")
-        ledger.warn("PTQ251", (group, "layer_out_dump"), "layer_out_dump is read as debug_mode: dump_all_layers_output", "write debug_mode")
+        ledger.warn(
+            "PTQ251",
+            (group, "layer_out_dump"),
+            "layer_out_dump is read as debug_mode: dump_all_layers_output",
+            "write debug_mode",
+        )
     default = Path.cwd() / "model_output"
     return ModelParameters(
-        found.get("onnx_model", Path()), given.get("march", ""), found.get("working_dir", default),
-        given.get("output_model_file_prefix", "model"), given.get("output_nodes", ()), given.get("remove_node_type", ()),
-        given.get("remove_node_name", ()), debug, given.get("enable_vpu", True), given.get("enable_spu", True),
+        found.get("onnx_model", Path()),
+        given.get("march", ""),
+        found.get("working_dir", default),
+        given.get("output_model_file_prefix", "model"),
+        given.get("output_nodes", ()),
+        given.get("remove_node_type", ()),
+        given.get("remove_node_name", ()),
+        debug,
+        given.get("enable_vpu", True),
+        given.get("enable_spu", True),
     )
 
 
-def input_parameters(ledger: Ledger, given: dict[str, Any], compiler: dict[str, Any]) -> tuple[tuple[InputParameters, ...], bool]:
-    inputs, types_given = check_inputs(ledger, given, compiler)
-    return inputs, types_given
-
-
-def calibration_parameters(ledger: Ledger, values: Values, inputs: tuple[InputParameters, ...], data: Any) -> CalibrationParameters:
+def calibration_parameters(
+    ledger: Ledger, values: Values, inputs: tuple[InputParameters, ...], data: Any
+) -> CalibrationParameters:
     group = "calibration_parameters"
     given = values[group]
     quant = quant_config(ledger, values)
     folders: dict[str, Path] = {}
-    arrays: CalibrationData | None = None
+    sources: dict[str, Any] = {}
     names = [i.name for i in inputs] or [""]
     if data is not None:
-        folders, arrays = python_data(ledger, data)
+        sources = python_data(ledger, data)
+        folders = {name: value for name, value in sources.items() if isinstance(value, Path)}
     elif "cal_data_dir" in given:
         paths = Paths(ledger)
         dirs = [paths.find(d, (group, "cal_data_dir")) for d in given["cal_data_dir"]]
-        folders = name_folders(ledger, dirs, names)
-    kind, raw = check_calibration(ledger, given, names, folders, has_data=bool(folders or arrays))
+        sources = dict(folders := name_folders(ledger, dirs, names))
+    kind, raw = check_calibration(ledger, given, names, folders, has_data=data is not None or bool(sources))
     return CalibrationParameters(
-        arrays or folders or None, folders, raw, kind, given.get("per_channel", False), given.get("max_percentile"),
-        given.get("run_on_cpu", ()), given.get("run_on_bpu", ()), given.get("optimization"), quant,
+        sources or None,
+        folders,
+        raw,
+        kind,
+        given.get("per_channel", False),
+        given.get("max_percentile"),
+        given.get("run_on_cpu", ()),
+        given.get("run_on_bpu", ()),
+        given.get("optimization"),
+        quant,
     )
 
 
@@ -226,50 +299,37 @@ def name_folders(ledger: Ledger, dirs: Sequence[Path], names: Sequence[str]) -> 
     path = ("calibration_parameters", "cal_data_dir")
     if len(dirs) == len(names):
         return dict(zip(names, dirs, strict=True))
-    if len(dirs) == 1 and all((dirs[0] / name).is_dir() for name in names):
+    if len(dirs) == 1 and all(safe_child(dirs[0], name) for name in names):
         ledger.note("PTQ252", path, f"{dirs[0]} holds a folder for each of {listing(names)}")
         return {name: dirs[0] / name for name in names}
     if names == [""]:
-        ledger.refuse("PTQ209", path, f"{len(dirs)} folders, and no input_name", "input_name with one name per folder", "name the inputs in input_parameters.input_name, in the order of the folders")
+        ledger.refuse(
+            "PTQ209",
+            path,
+            f"{len(dirs)} folders, and no input_name",
+            "input_name with one name per folder",
+            "name the inputs in input_parameters.input_name, in the order of the folders",
+        )
     else:
-        ledger.refuse("PTQ208", path, f"{len(dirs)} folder{'s' if len(dirs) != 1 else ''} for {len(names)} inputs ({listing(names)})",
-                      "one folder per input, or one folder that holds a folder of each input's name", 'separate the folders by ";"')
+        ledger.refuse(
+            "PTQ208",
+            path,
+            f"{len(dirs)} folder{'s' if len(dirs) != 1 else ''} for {len(names)} inputs ({listing(names)})",
+            "one folder per input, or one folder that holds a folder of each input's name",
+            'separate the folders by ";"',
+        )
     return {}
 
 
-def python_data(ledger: Ledger, data: Any) -> tuple[dict[str, Path], CalibrationData | None]:
-    """The keyword calibration_data as folders or arrays."""
-    path = ("calibration_data",)
-    expected = "a folder, {input: folder}, {input: [array, ...]} or [array, ...]"
-    if isinstance(data, str | Path):
-        return {"": Path(data).expanduser().absolute()}, None
-    if isinstance(data, Mapping):
-        if not data:
-            ledger.refuse("PTQ203", path, "an empty mapping", expected)
-            return {}, None
-        if all(isinstance(v, str | Path) for v in data.values()):
-            return {str(k): Path(v).expanduser().absolute() for k, v in data.items()}, None
-        if not any(isinstance(v, str | Path) for v in data.values()):
-            return {}, {str(k): as_samples(ledger, v, (*path, str(k))) for k, v in data.items()}
-        ledger.refuse("PTQ203", path, "folders for some inputs and arrays for others", expected, "use one form for all")
-        return {}, None
-    if isinstance(data, np.ndarray | Sequence):
-        return {}, {"": as_samples(ledger, data, path)}
-    ledger.refuse("PTQ203", path, show(data), expected)
-    return {}, None
-
-
-def as_samples(ledger: Ledger, value: Any, path: KeyPath) -> list[np.ndarray]:
-    if not isinstance(value, np.ndarray | Sequence) or isinstance(value, str | bytes):
-        ledger.refuse("PTQ203", path, show(value), "a list with one array per sample")
-        return []
-    samples = [np.asarray(v) for v in value]
-    if not samples:
-        ledger.refuse("PTQ300", path, "no sample", "at least one array")
-    for index, sample in enumerate(samples):
-        if sample.dtype.kind not in "biuf":
-            ledger.refuse("PTQ305", (*path, index), f"dtype {sample.dtype}", "an array of numbers")
-    return samples
+def python_data(ledger: Ledger, data: Any) -> dict[str, Any]:
+    """The keyword calibration_data: folders, or lists of arrays, by input name ("" where none is named)."""
+    sources, problems = sources_of(data, "keyword  calibration_data")
+    ledger.problems += problems
+    for name, value in sources.items():
+        if not isinstance(value, Path):
+            sources[name], problems = arrays_of(value, f"keyword  calibration_data{f'.{name}' if name else ''}")
+            ledger.problems += problems
+    return sources
 
 
 def quant_config(ledger: Ledger, values: Values) -> QuantConfig:
@@ -298,8 +358,23 @@ def quant_config(ledger: Ledger, values: Values) -> QuantConfig:
 
 
 def compiler_parameters(ledger: Ledger, given: dict[str, Any], march: str | None) -> CompilerParameters:
-    found = Paths(ledger).find(given["cache_path"], ("compiler_parameters", "cache_path")) if given.get("cache_path") else None
+    found = (
+        Paths(ledger).find(given["cache_path"], ("compiler_parameters", "cache_path"))
+        if given.get("cache_path")
+        else None
+    )
     settled = check_compiler(ledger, given, march, found)
-    plain_keys = ("compile_mode", "optimize_level", "core_num", "max_time_per_fc", "jobs", "advice", "debug", "input_source",
-                  "max_l2m_size", "extra_params", "ability_entry")
+    plain_keys = (
+        "compile_mode",
+        "optimize_level",
+        "core_num",
+        "max_time_per_fc",
+        "jobs",
+        "advice",
+        "debug",
+        "input_source",
+        "max_l2m_size",
+        "extra_params",
+        "ability_entry",
+    )
     return CompilerParameters(**{k: given[k] for k in plain_keys if k in given}, cache_path=found, **settled)

@@ -1,4 +1,5 @@
 """quant_config as typed values, and what it asks for a node: the finest level that says something wins, per tensor."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -7,20 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ptqlab.config.document import Origin
 from ptqlab.config.quant_fields import ACTIVATION, DUAL, INT32_OPS, TWO_OPERAND_OPS
 from ptqlab.errors import Finding, Problem, nearest
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a setting comes from: level ("default", "model", "op", "subgraph", "node"), key path, file:line."""
-
-    level: str = "default"
-    path: str = ""
-    place: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.level} ({', '.join(p for p in (self.path, self.place) if p)})" if self.path else self.level
 
 
 @dataclass(frozen=True)
@@ -149,8 +139,21 @@ class QuantConfig:
 
     @property
     def search(self) -> str | None:
-        """"layerwise", "modelwise" or None; layerwise wins when both are asked (documented)."""
-        return "layerwise" if self.layerwise_search else "modelwise" if self.modelwise_search else None
+        """ "layerwise", "modelwise", or None where there is nothing to choose from.
+
+        Layerwise wins when both are asked; modelwise is the default for several candidates, and for no
+        calibration_type at all (documented).
+        """
+        if self.layerwise_search:
+            return "layerwise"
+        open_choice = not self.model.activation.get("calibration_type") or any(
+            len(s.value) > 1 for e in self.entries() for s in e.activation.values()
+        )
+        return "modelwise" if self.modelwise_search or open_choice else None
+
+    def entries(self) -> list[Entry]:
+        """The entries of all levels, coarse to fine."""
+        return [self.model, *self.ops.values(), *(s.entry for s in self.subgraphs.values()), *self.nodes.values()]
 
     @property
     def search_metric(self) -> str:
@@ -174,8 +177,14 @@ class QuantConfig:
             cached = self.__dict__["_by_node"] = (aliases, by_node)
         return cached[1].get(name)
 
-    def for_node(self, name: str, op_type: str, subgraphs: Sequence[str] = (), n_inputs: int = 1,
-                 aliases: Mapping[str, str] | None = None) -> NodeRequest:
+    def for_node(
+        self,
+        name: str,
+        op_type: str,
+        subgraphs: Sequence[str] = (),
+        n_inputs: int = 1,
+        aliases: Mapping[str, str] | None = None,
+    ) -> NodeRequest:
         """What is asked for a node: model < op < subgraph < node, for each tensor and each key by itself.
 
         subgraphs   names of the subgraph_config entries that hold the node; of several the last in the file wins
@@ -212,18 +221,29 @@ class QuantConfig:
             origins[row.key] = setting.origin
         asked = tuple(s.value for s in inputs)
         both = op_type in TWO_OPERAND_OPS and asked[:2] == ("int16", "int16")
-        return NodeRequest(DUAL if both else qtype.value, asked, ActivationConfig(**values), on.value if on else None, origins)
+        return NodeRequest(
+            DUAL if both else qtype.value, asked, ActivationConfig(**values), on.value if on else None, origins
+        )
 
-    def check_names(self, nodes: Mapping[str, str], aliases: Mapping[str, str] | None = None,
-                    tensors: Sequence[str] = ()) -> tuple[list[Problem], list[Finding]]:
-        """Compare every name with the optimized graph (`nodes`: name -> operator type).
+    def check_names(
+        self,
+        nodes: Mapping[str, str],
+        aliases: Mapping[str, str] | None = None,
+        tensors: Sequence[str] = (),
+        n_inputs: Mapping[str, int] | None = None,
+    ) -> tuple[list[Problem], list[Finding]]:
+        """Compare every name with the optimized graph.
 
-        Problems: unknown node names; a type that the node's operator cannot have. Findings: op_config entries and
-        subgraphs that match no node.
+        nodes     name -> operator type;  aliases  name in the user's file -> name in the optimized graph
+        tensors   names that a subgraph's inputs and outputs may also have
+        n_inputs  node name -> number of inputs; where given, inputN beyond them is a problem
+
+        Problems: unknown node names; a type that the node's operator cannot have. Findings: op_config entries that
+        match no node; several entries for one node.
         """
         from ptqlab.config.quant_names import check_names
 
-        return check_names(self, nodes, aliases or {}, tensors)
+        return check_names(self, nodes, aliases or {}, tensors, n_inputs or {})
 
     def to_dict(self) -> dict[str, Any]:
         """The vendor's JSON structure, canonical: what is not said is left out, a list of one is the value."""

@@ -52,24 +52,33 @@ class ActivationField:
 
     @property
     def expected(self) -> str:
-        one = {"choice": ", ".join(self.allowed), "bool": "true or false", "int": f"a whole number of at least {self.low}",
-               "float": f"a number from {self.low} to {self.high}"}[self.kind]
+        one = {
+            "choice": ", ".join(self.allowed),
+            "bool": "true or false",
+            "int": f"a whole number of at least {self.low}",
+            "float": f"a number from {self.low} to {self.high}",
+        }[self.kind]
         return f"{one}, or a list of these" if self.is_list else one
 
 
 ACTIVATION = (
-    ActivationField("calibration_type", "choice", (), "how the threshold is found; a list: the best is searched", "校准方法，列表表示搜索", METHODS),
-    ActivationField("num_bin", "int", (1024,), "bins of the kl histogram (documented minimum 129)", "kl 直方图 bin 数", low=129, high=1_000_000),
-    ActivationField("max_num_bin", "int", (16384,), "most bins of the kl histogram when it is widened (documented minimum 258)", "kl 直方图最大 bin 数", low=258, high=10_000_000, is_list=False),
-    ActivationField("max_percentile", "float", (1.0,), "the threshold of max is this quantile of |x|", "max 校准百分位", low=0.5, high=1.0),
+    ActivationField("calibration_type", "choice", (), "how the threshold is found; a list: the best is searched",
+                    "校准方法，列表表示搜索", METHODS),
+    ActivationField("num_bin", "int", (1024,), "bins of the kl histogram (documented minimum 129)", "kl 直方图 bin 数",
+                    low=129, high=1_000_000),
+    ActivationField("max_num_bin", "int", (16384,),
+                    "most bins of the kl histogram when it is widened (documented minimum 258)", "kl 直方图最大 bin 数",
+                    low=258, high=10_000_000, is_list=False),
+    ActivationField("max_percentile", "float", (1.0,), "the threshold of max is this quantile of |x|", "max 校准百分位",
+                    low=0.5, high=1.0),
     ActivationField("per_channel", "bool", (False,), "one threshold per channel", "激活按通道量化"),
     ActivationField("asymmetric", "bool", (False,), "zero point from minimum and maximum", "非对称量化"),
 )
 ACTIVATION_BY_KEY = {f.key: f for f in ACTIVATION}
 
-# Keys of model_config. The ones marked may also stand at the top level (one published template writes them there).
-MODEL_KEYS = ("all_node_type", "model_output_type", "activation", "weight", "modelwise_search", "layerwise_search", "search")
+# Keys of model_config; TOP_ALIASES may also stand at the top level (one published template writes them there).
 TOP_ALIASES = ("activation", "weight", "modelwise_search", "layerwise_search", "search")
+MODEL_KEYS = ("all_node_type", "model_output_type", *TOP_ALIASES)
 ENTRY_KEYS = ("qtype", "input0", "input1", "input2", "activation", "ON")
 SUBGRAPH_KEYS = ("inputs", "outputs", *ENTRY_KEYS)
 NODE_INFO_KEYS = ("ON", "InputType", "InputType0", "InputType1", "OutputType")

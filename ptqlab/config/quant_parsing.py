@@ -1,4 +1,5 @@
 """quant_config text or mapping to `QuantConfig`: every alias understood, every problem told at once."""
+
 from __future__ import annotations
 
 import math
@@ -7,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, key_path, listing, read_text, show
+import numpy as np
+
+from ptqlab.config.document import MAX_DEPTH, Document, KeyPath, Ledger, did_you_mean, listing, read_text, show
 from ptqlab.config.json_reader import read_json
-from ptqlab.config.quant import BiasCorrection, Entry, LayerSearch, Origin, QuantConfig, Setting, Subgraph
+from ptqlab.config.quant import BiasCorrection, Entry, LayerSearch, QuantConfig, Setting, Subgraph
 from ptqlab.config.quant_fields import (
     ACTIVATION_BY_KEY,
     CLOSED_METHODS,
@@ -29,7 +32,7 @@ from ptqlab.config.quant_fields import (
     TWO_OPERAND_OPS,
     ActivationField,
 )
-from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
+from ptqlab.errors import Problem, PtqError, raise_if, shorten
 
 TITLE = "quant_config cannot be used"
 INPUT_KEY = re.compile(r"(?:input|InputType)(\d{1,3})")
@@ -54,14 +57,25 @@ def open_quant(source: Mapping[str, Any] | str | Path | None, where: str = "") -
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         return read_json(read_text(path, "quant_config", where), path.name, path.parent)
-    raise PtqError(Problem("PTQ203", where or "quant_config", show(source), "a mapping, the path of a JSON file or JSON text"), TITLE)
+    raise PtqError(
+        Problem("PTQ203", where or "quant_config", show(source), "a mapping, the path of a JSON file or JSON text"),
+        TITLE,
+    )
 
 
-def plain(value: Any) -> Any:
-    """Mappings as dicts with text keys, tuples as lists: one form for Python and for files."""
+def plain(value: Any, depth: int = 0) -> Any:
+    """Python values as the readers give them: dicts with text keys, lists, plain values. Raises PtqError for a cycle."""
+    if depth > MAX_DEPTH:
+        raise PtqError(
+            Problem("PTQ206", "configuration", f"values nested more than {MAX_DEPTH} deep", "plain values"), TITLE
+        )
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+        return {str(k): plain(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v, depth + 1) for v in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def read_quant(ledger: Ledger, base: KeyPath = ()) -> QuantConfig:
@@ -82,17 +96,26 @@ class _Reader:
     def __init__(self, ledger: Ledger, base: KeyPath) -> None:
         self.ledger, self.base = ledger, base
 
-    def origin(self, level: str, path: KeyPath) -> Origin:
-        return Origin(level, key_path(path), self.ledger.document.place(path))
-
     # ------------------------------------------------------------------ structure
     def read(self, data: dict[str, Any]) -> QuantConfig:
         known = (*LEVEL_KEYS, *TOP_ALIASES)
         for key in data:
             if key in MODEL_KEYS and key not in known:
-                self.ledger.refuse("PTQ204", (*self.base, key), f"the key {key} at the top level", listing(LEVEL_KEYS), f"write it inside model_config: {{\"model_config\": {{\"{key}\": ...}}}}")
+                self.ledger.refuse(
+                    "PTQ204",
+                    (*self.base, key),
+                    f"the key {key} at the top level",
+                    listing(LEVEL_KEYS),
+                    f'write it inside model_config: {{"model_config": {{"{key}": ...}}}}',
+                )
             elif key not in known:
-                self.ledger.refuse("PTQ204", (*self.base, key), f"unknown top-level key {shorten(key)}", listing(LEVEL_KEYS), did_you_mean(key, known, "remove it"))
+                self.ledger.refuse(
+                    "PTQ204",
+                    (*self.base, key),
+                    f"unknown top-level key {shorten(key)}",
+                    listing(LEVEL_KEYS),
+                    did_you_mean(key, known, "remove it"),
+                )
         model = self.model_block(data)
         return QuantConfig(
             **model,
@@ -117,7 +140,13 @@ class _Reader:
 
         def take(key: str, value: Any, path: KeyPath) -> None:
             if key in values:
-                self.ledger.refuse("PTQ210", path, f"{key} stands here and at {self.ledger.document.where(where[key])}", "each setting once", "keep the one inside model_config")
+                self.ledger.refuse(
+                    "PTQ210",
+                    path,
+                    f"{key} stands here and at {self.ledger.document.where(where[key])}",
+                    "each setting once",
+                    "keep the one inside model_config",
+                )
                 return
             values[key], where[key] = value, path
 
@@ -127,7 +156,7 @@ class _Reader:
             here = (*path, key)
             if key in MODEL_KEYS:
                 take(key, value, here)
-            elif isinstance(value, dict) and any(k in MODEL_KEYS for k in value) and free is None and not nearest(key, MODEL_KEYS, 1):
+            elif isinstance(value, dict) and any(k in MODEL_KEYS for k in value) and free is None:
                 free = key
                 self.ledger.unknown_keys(here, value, MODEL_KEYS)
                 for inner, inner_value in value.items():
@@ -142,12 +171,18 @@ class _Reader:
         def at(key: str) -> KeyPath:
             return where.get(key, (*path, key))
 
+        if values.get("modelwise_search") is not None and values.get("layerwise_search") is not None:
+            self.ledger.note("PTQ253", at("modelwise_search"), "layerwise_search is given too and wins")
         activation = self.activation(values.get("activation"), at("activation"), "model")
-        qtype = self.qtype(values["all_node_type"], at("all_node_type"), "model") if values.get("all_node_type") is not None else None
+        qtype = (
+            self.qtype(values["all_node_type"], at("all_node_type"), "model")
+            if values.get("all_node_type") is not None
+            else None
+        )
         output_type = None
         if values.get("model_output_type") is not None:
             word = self.choice(values["model_output_type"], at("model_output_type"), OUTPUT_TYPES)
-            output_type = Setting(word, self.origin("model", at("model_output_type"))) if word else None
+            output_type = Setting(word, self.ledger.origin("model", at("model_output_type"))) if word else None
         return {
             "model": Entry(qtype=qtype, activation=activation),
             "model_output_type": output_type,
@@ -167,7 +202,13 @@ class _Reader:
             entry = self.entry(value, here, LEVEL_KEYS[level_key], name, allowed)
             if level_key == "op_config":
                 if name.lower() in spelled:
-                    self.ledger.refuse("PTQ205", here, f"the operator type {name} stands here again, before as {spelled[name.lower()]}", "each operator type once (case does not count)", "keep one of the two")
+                    self.ledger.refuse(
+                        "PTQ205",
+                        here,
+                        f"the operator type {name} stands here again, before as {spelled[name.lower()]}",
+                        "each operator type once (case does not count)",
+                        "keep one of the two",
+                    )
                 spelled[name.lower()] = name
             out[name] = entry
         return out
@@ -175,7 +216,9 @@ class _Reader:
     def subgraphs(self, data: dict[str, Any]) -> dict[str, Subgraph]:
         path = (*self.base, "subgraph_config")
         out: dict[str, Subgraph] = {}
-        for name, value in self.mapping(data.get("subgraph_config"), path, "free name -> inputs, outputs, settings").items():
+        for name, value in self.mapping(
+            data.get("subgraph_config"), path, "free name -> inputs, outputs, settings"
+        ).items():
             here = (*path, name)
             block = self.mapping(value, here, listing(SUBGRAPH_KEYS))
             ends = {}
@@ -184,11 +227,17 @@ class _Reader:
                 good = isinstance(names, list) and names and all(isinstance(n, str) and n for n in names)
                 if not good and isinstance(value, dict):
                     found = show(names) if key in block else f"no {key}"
-                    self.ledger.refuse("PTQ209" if key not in block else "PTQ203", (*here, key), found, "a list of node names, at least one", 'write e.g. "inputs": ["first_node"], "outputs": ["last_node"]')
+                    self.ledger.refuse(
+                        "PTQ209" if key not in block else "PTQ203",
+                        (*here, key),
+                        found,
+                        "a list of node names, at least one",
+                        'write e.g. "inputs": ["first_node"], "outputs": ["last_node"]',
+                    )
                 ends[key] = tuple(names) if good and isinstance(names, list) else ()
             rest = {k: v for k, v in block.items() if k not in ("inputs", "outputs")}
             entry = self.entry(rest, here, "subgraph", name, SUBGRAPH_KEYS)
-            out[name] = Subgraph(name, ends["inputs"], ends["outputs"], entry, self.origin("subgraph", here))
+            out[name] = Subgraph(name, ends["inputs"], ends["outputs"], entry, self.ledger.origin("subgraph", here))
         return out
 
     # ------------------------------------------------------------------ one entry
@@ -211,7 +260,13 @@ class _Reader:
             elif match:
                 index = int(match.group(1))
                 if index in seen:
-                    self.ledger.refuse("PTQ210", here, f"{key} beside {seen[index]}", f"one of the two: both mean input {index}", "keep one")
+                    self.ledger.refuse(
+                        "PTQ210",
+                        here,
+                        f"{key} beside {seen[index]}",
+                        f"one of the two: both mean input {index}",
+                        "keep one",
+                    )
                 seen[index] = key
                 asked = self.qtype(item, here, level, op_type, one_input=True)
                 if asked:
@@ -221,21 +276,36 @@ class _Reader:
             elif key == "ON":
                 device = item.upper() if isinstance(item, str) else item
                 if device in DEVICES:
-                    on = Setting(device, self.origin(level, here))
+                    on = Setting(device, self.ledger.origin(level, here))
                 elif isinstance(item, str) and (item in QTYPES or item in CLOSED_QTYPES or item in (DUAL, "int32")):
-                    self.ledger.warn("PTQ251", here, f'"ON": "{item}" is read as "qtype": "{item}"', "write qtype; ON takes BPU or CPU")
+                    self.ledger.warn(
+                        "PTQ251",
+                        here,
+                        f'"ON": "{item}" is read as "qtype": "{item}"',
+                        "write qtype; ON takes BPU or CPU",
+                    )
                     if "qtype" in block:
-                        self.ledger.refuse("PTQ210", here, f'"ON": "{item}" beside qtype', "one of the two", "remove ON")
+                        self.ledger.refuse(
+                            "PTQ210", here, f'"ON": "{item}" beside qtype', "one of the two", "remove ON"
+                        )
                     else:
                         qtype = self.qtype(item, here, level, op_type)
                 else:
                     self.ledger.refuse("PTQ202", here, show(item), "BPU or CPU", "the type of a node is its qtype")
             else:
-                hint = 'write input0, input1, ... for one input, qtype for all' if key.lower().startswith(("input", "output")) else "remove it"
-                self.ledger.refuse("PTQ204", here, f"unknown key {shorten(key)}", listing(allowed), did_you_mean(key, allowed, hint))
+                hint = (
+                    "write input0, input1, ... for one input, qtype for all"
+                    if key.lower().startswith(("input", "output"))
+                    else "remove it"
+                )
+                self.ledger.refuse(
+                    "PTQ204", here, f"unknown key {shorten(key)}", listing(allowed), did_you_mean(key, allowed, hint)
+                )
         return Entry(qtype, inputs, activation, on)
 
-    def qtype(self, value: Any, path: KeyPath, level: str, op_type: str | None = None, one_input: bool = False) -> Setting | None:
+    def qtype(
+        self, value: Any, path: KeyPath, level: str, op_type: str | None = None, one_input: bool = False
+    ) -> Setting | None:
         """A type; `op_type` is known at the op level only, elsewhere `check_names` looks once the graph is known."""
         allowed = listing(QTYPES if one_input or level == "model" else (*QTYPES, DUAL))
         subject = f" for {shorten(path[-2], 60)}" if level in ("op", "node") else ""
@@ -243,31 +313,65 @@ class _Reader:
             self.ledger.refuse("PTQ203", path, show(value), allowed)
             return None
         if value in CLOSED_QTYPES:
-            self.ledger.refuse("PTQ221", path, f"{value}{subject}: {CLOSED_QTYPES[value]}", allowed, "use int16, or float16 / float32 where the platform has it")
+            self.ledger.refuse(
+                "PTQ221",
+                path,
+                f"{value}{subject}: {CLOSED_QTYPES[value]}",
+                allowed,
+                "use int16, or float16 / float32 where the platform has it",
+            )
             return None
         if value == DUAL:
             if one_input:
-                self.ledger.refuse("PTQ222", path, f"{DUAL} for one input", allowed, f"write int16 here, or qtype: {DUAL} for the node")
+                self.ledger.refuse(
+                    "PTQ222", path, f"{DUAL} for one input", allowed, f"write int16 here, or qtype: {DUAL} for the node"
+                )
                 return None
             if level == "model":
-                self.ledger.refuse("PTQ222", path, f"{DUAL} for every node", allowed, f"write all_node_type: int16 and an op_config entry with {DUAL} for each of {listing(TWO_OPERAND_OPS)}")
+                self.ledger.refuse(
+                    "PTQ222",
+                    path,
+                    f"{DUAL} for every node",
+                    allowed,
+                    f"write all_node_type: int16, and {DUAL} in op_config for each of {listing(TWO_OPERAND_OPS)}",
+                )
                 return None
             if op_type is not None and not _among(op_type, TWO_OPERAND_OPS):
-                self.ledger.refuse("PTQ222", path, f"{DUAL} for {shorten(op_type, 60)}", f"{DUAL} only for {listing(TWO_OPERAND_OPS)}", "write int16")
+                self.ledger.refuse(
+                    "PTQ222",
+                    path,
+                    f"{DUAL} for {shorten(op_type, 60)}",
+                    f"{DUAL} only for {listing(TWO_OPERAND_OPS)}",
+                    "write int16",
+                )
                 return None
         elif value == "int32":
             if level == "model" or (op_type is not None and not _among(op_type, INT32_OPS)):
-                self.ledger.refuse("PTQ222", path, f"int32{subject}", allowed, "int32 is no qtype: it arises at a tail Conv, at integer inputs, and at ArgMax / ArgMin with a Cast; only Softmax takes it")
+                self.ledger.refuse(
+                    "PTQ222",
+                    path,
+                    f"int32{subject}",
+                    allowed,
+                    "int32 arises by itself (tail Conv, integer inputs, ArgMax with Cast); only Softmax can be asked for it",
+                )
                 return None
         elif value not in QTYPES:
-            self.ledger.refuse("PTQ221", path, f'"{shorten(value)}"{subject}', allowed, did_you_mean(value, (*QTYPES, DUAL), ""))
+            self.ledger.refuse(
+                "PTQ221", path, f'"{shorten(value)}"{subject}', allowed, did_you_mean(value, (*QTYPES, DUAL), "")
+            )
             return None
-        return Setting(value, self.origin(level, path))
+        return Setting(value, self.ledger.origin(level, path))
 
     def choice(self, value: Any, path: KeyPath, allowed: tuple[str, ...]) -> str | None:
         if value in allowed and isinstance(value, str):
             return value
-        self.ledger.refuse("PTQ202" if isinstance(value, str) else "PTQ203", path, show(value), listing(allowed), did_you_mean(value, allowed) if isinstance(value, str) else "")
+        self.ledger.refuse(
+            "PTQ202" if isinstance(value, str) else "PTQ203",
+            path,
+            show(value),
+            listing(allowed),
+            did_you_mean(value, allowed) if isinstance(value, str) else "",
+        )
         return None
 
     # ------------------------------------------------------------------ activation, weight, searches
@@ -285,16 +389,20 @@ class _Reader:
                 self.ledger.refuse("PTQ203", here, show(item), row.expected)
                 continue
             if isinstance(item, list) and not item:
-                self.ledger.refuse("PTQ203", here, "an empty list", row.expected, "remove the key, or name at least one")
+                self.ledger.refuse(
+                    "PTQ203", here, "an empty list", row.expected, "remove the key, or name at least one"
+                )
                 continue
             many = isinstance(item, list)
-            good = [self.candidate(row, v, (*here, i) if many else here) for i, v in enumerate(item if many else [item])]
+            good = [
+                self.candidate(row, v, (*here, i) if many else here) for i, v in enumerate(item if many else [item])
+            ]
             if None in good:
                 continue
             unique = tuple(dict.fromkeys(good))
             if len(unique) < len(good):
                 self.ledger.warn("PTQ253", here, "the same value stands twice in the list; it is tried once")
-            out[key] = Setting(unique, self.origin(level, here))
+            out[key] = Setting(unique, self.ledger.origin(level, here))
         return out
 
     def candidate(self, row: ActivationField, value: Any, path: KeyPath) -> Any:
@@ -345,7 +453,7 @@ class _Reader:
         self.ledger.unknown_keys(here, settings, ("num_sample", "metric"))
         samples = settings.get("num_sample")
         count = 1 if samples is None else self.whole(samples, (*here, "num_sample"), 1)
-        return BiasCorrection(count, self.metric(settings, here), self.origin("model", here))
+        return BiasCorrection(count, self.metric(settings, here), self.ledger.origin("model", here))
 
     def search(self, key: str, values: dict[str, Any], at: Any) -> Setting | None:
         if values.get(key) is None:
@@ -353,7 +461,7 @@ class _Reader:
         path = at(key)
         block = self.mapping(values[key], path, "metric")
         self.ledger.unknown_keys(path, block, ("metric",))
-        return Setting(self.metric(block, path), self.origin("model", path))
+        return Setting(self.metric(block, path), self.ledger.origin("model", path))
 
     def layer_search(self, value: Any, path: KeyPath) -> LayerSearch | None:
         block = self.mapping(value, path, "layer")
@@ -365,10 +473,12 @@ class _Reader:
         self.ledger.unknown_keys(here, inner, ("topk", "qtype", "metric"))
         for key in ("topk", "qtype"):
             if inner.get(key) is None:
-                self.ledger.refuse("PTQ209", here, f"no {key}", "topk, qtype, metric", 'write e.g. {"topk": 16, "qtype": "int16"}')
+                self.ledger.refuse(
+                    "PTQ209", here, f"no {key}", "topk, qtype, metric", 'write e.g. {"topk": 16, "qtype": "int16"}'
+                )
         topk = self.whole(inner["topk"], (*here, "topk"), 1) if inner.get("topk") is not None else 1
         qtype = self.choice(inner["qtype"], (*here, "qtype"), QTYPES) if inner.get("qtype") is not None else None
-        return LayerSearch(topk, qtype or "int16", self.metric(inner, here), self.origin("model", here))
+        return LayerSearch(topk, qtype or "int16", self.metric(inner, here), self.ledger.origin("model", here))
 
 
 def _among(op_type: str, allowed: tuple[str, ...]) -> bool:

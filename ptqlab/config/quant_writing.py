@@ -1,4 +1,5 @@
 """`QuantConfig` back to the vendor's JSON structure: canonical, and with the fewest rules for a grid of nodes."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -18,7 +19,10 @@ def to_dict(quant: QuantConfig) -> dict[str, Any]:
     if quant.ops:
         out["op_config"] = {name: entry_block(e) for name, e in quant.ops.items()}
     if quant.subgraphs:
-        out["subgraph_config"] = {n: {"inputs": list(s.inputs), "outputs": list(s.outputs), **entry_block(s.entry)} for n, s in quant.subgraphs.items()}
+        out["subgraph_config"] = {
+            n: {"inputs": list(s.inputs), "outputs": list(s.outputs), **entry_block(s.entry)}
+            for n, s in quant.subgraphs.items()
+        }
     if quant.nodes:
         out["node_config"] = {name: entry_block(e) for name, e in quant.nodes.items()}
     return out
@@ -32,7 +36,9 @@ def model_block(quant: QuantConfig) -> dict[str, Any]:
     if quant.model_output_type:
         block["model_output_type"] = quant.model_output_type.value
     if quant.bias_correction:
-        block["weight"] = {"bias_correction": {"num_sample": quant.bias_correction.num_sample, "metric": quant.bias_correction.metric}}
+        block["weight"] = {
+            "bias_correction": {"num_sample": quant.bias_correction.num_sample, "metric": quant.bias_correction.metric}
+        }
     for key, search in (("modelwise_search", quant.modelwise_search), ("layerwise_search", quant.layerwise_search)):
         if search:
             block[key] = {"metric": search.value}
@@ -49,7 +55,9 @@ def entry_block(entry: Entry) -> dict[str, Any]:
     for index in sorted(entry.inputs):
         out[f"input{index}"] = entry.inputs[index].value
     if entry.activation:
-        out["activation"] = {key: s.value[0] if len(s.value) == 1 else list(s.value) for key, s in entry.activation.items()}
+        out["activation"] = {
+            key: s.value[0] if len(s.value) == 1 else list(s.value) for key, s in entry.activation.items()
+        }
     if entry.on:
         out["ON"] = entry.on.value
     return out
@@ -74,7 +82,11 @@ def export(quant: QuantConfig, nodes: Mapping[str, Mapping[str, Any]], op_types:
         model = {"all_node_type": base, **model}
     typed = {op: {"qtype": t} for op, t in rules[0].items() if t != base}
     ops = merged({op: kept(entry) for op, entry in quant.ops.items()}, typed)
-    groups = {n: {"inputs": list(s.inputs), "outputs": list(s.outputs), **kept(s.entry)} for n, s in quant.subgraphs.items() if kept(s.entry)}
+    groups = {
+        n: {"inputs": list(s.inputs), "outputs": list(s.outputs), **kept(s.entry)}
+        for n, s in quant.subgraphs.items()
+        if kept(s.entry)
+    }
     own: dict[str, Any] = {}
     for name, block in asked.items():
         if types[name] == typed.get(op_types[name], {"qtype": base})["qtype"]:

@@ -1,4 +1,5 @@
 """The configuration as typed, frozen values: what a run is given after every check has passed."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptqlab.config.document import KeyPath
 from ptqlab.config.image_types import INPUT_TYPES
 from ptqlab.config.quant import QuantConfig
 from ptqlab.errors import Finding
@@ -62,7 +64,7 @@ class InputParameters:
 class CalibrationParameters:
     """Group calibration_parameters.
 
-    data               folders or arrays per input name; the key is "" where the one input has no name yet; None: random data
+    data               folders or arrays per input name ("" where the one input has no name yet); None: random data
     raw_types          numpy dtype of raw .bin samples per input name ("" as above)
     calibration_type   "" (search), "max", "kl", "mse" or "skip"
     quant              everything on precision and thresholds, of this group, node_info and quant_config, in one value
@@ -110,6 +112,7 @@ class Config:
     skip         stage before which a run stops: "export", "convert", "compile" or None
     findings     deprecations, aliases used, chosen paths
     source       the YAML file, None for the Python forms
+    lines        line of every key path in it, for messages of later steps
     """
 
     model: ModelParameters
@@ -123,6 +126,7 @@ class Config:
     skip: str | None = None
     findings: tuple[Finding, ...] = field(default=(), compare=False)
     source: Path | None = field(default=None, compare=False)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict, compare=False, repr=False)
 
     def input(self, name: str) -> InputParameters:
         """The entry of an input name. Raises KeyError for another name."""

@@ -1,4 +1,5 @@
 """`Config` back to the structure of the YAML, and to YAML text."""
+
 from __future__ import annotations
 
 from dataclasses import fields
@@ -11,8 +12,12 @@ from ptqlab.config.values import CompilerParameters, Config, ModelParameters
 
 def as_dict(cfg: Config) -> dict[str, dict[str, Any]]:
     """Required keys and everything that differs from its default; `load` of it gives an equal configuration."""
-    groups = {"model_parameters": model_group(cfg), "input_parameters": input_group(cfg),
-              "calibration_parameters": calibration_group(cfg), "compiler_parameters": compiler_group(cfg)}
+    groups = {
+        "model_parameters": model_group(cfg),
+        "input_parameters": input_group(cfg),
+        "calibration_parameters": calibration_group(cfg),
+        "compiler_parameters": compiler_group(cfg),
+    }
     return {name: block for name, block in groups.items() if block}
 
 
@@ -22,8 +27,12 @@ def as_yaml(cfg: Config) -> str:
 
 def model_group(cfg: Config) -> dict[str, Any]:
     model = cfg.model
-    out: dict[str, Any] = {"onnx_model": str(model.onnx_model), "march": model.march, "working_dir": str(model.working_dir),
-                           "output_model_file_prefix": model.output_model_file_prefix}
+    out: dict[str, Any] = {
+        "onnx_model": str(model.onnx_model),
+        "march": model.march,
+        "working_dir": str(model.working_dir),
+        "output_model_file_prefix": model.output_model_file_prefix,
+    }
     for key in ("output_nodes", "remove_node_type", "remove_node_name", "debug_mode"):
         if getattr(model, key):
             out[key] = ";".join(getattr(model, key))
@@ -94,7 +103,9 @@ def compiler_group(cfg: Config) -> dict[str, Any]:
     given = cfg.compiler
     default = CompilerParameters()
     keys = [f.name for f in fields(CompilerParameters) if f.name not in ("cache_path", "balance_factor")]
-    out = {k: v for k in keys if (v := getattr(given, k)) != getattr(default, k) or k in ("compile_mode", "optimize_level")}
+    out = {
+        k: v for k in keys if (v := getattr(given, k)) != getattr(default, k) or k in ("compile_mode", "optimize_level")
+    }
     if given.compile_mode == "balance":
         out["balance_factor"] = given.balance_factor
     if given.cache_path is not None:

@@ -4,6 +4,7 @@ Unlike PyYAML's SafeLoader: `1e-3` is a number; keys are text as written (`ON` s
 octal `010` are text; a tag or a structure deeper or larger than any configuration is refused. Booleans are those of
 the vendor's parser (true, yes, on and their opposites).
 """
+
 from __future__ import annotations
 
 import re
@@ -22,8 +23,12 @@ TRUE = {"true", "yes", "on"}
 # Numbers longer than 40 characters stay text: no configuration has them and int() of a million digits takes minutes.
 RESOLVERS = (
     (BOOL, r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
-    (FLOAT, r"(?!.{41})[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
-            r"|\.(?:nan|NaN|NAN)", "-+0123456789."),
+    (
+        FLOAT,
+        r"(?!.{41})[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+        r"|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
     (INT, r"(?!.{41})[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+)", "-+0123456789"),
     (NULL, r"~|null|Null|NULL|", "~nN\0"),
     (MERGE, r"<<", "<"),
@@ -44,8 +49,12 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise _Refused("PTQ206", self.peek_event().start_mark.line + 1,
-                           f"values nested more than {MAX_DEPTH} deep", "no key needs such a structure")
+            raise _Refused(
+                "PTQ206",
+                self.peek_event().start_mark.line + 1,
+                f"values nested more than {MAX_DEPTH} deep",
+                "no key needs such a structure",
+            )
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -100,9 +109,15 @@ class _Builder:
             here = (*path, key)
             if key in out:
                 first = self.lines[here]
-                self.problems.append(Problem(
-                    "PTQ205", f"{self.source}:{line}  {key_path(here)}", f"the key {shorten(key)} stands here again",
-                    "each key once", f"keep one of the two (the first is in line {first})"))
+                self.problems.append(
+                    Problem(
+                        "PTQ205",
+                        f"{self.source}:{line}  {key_path(here)}",
+                        f"the key {shorten(key)} stands here again",
+                        "each key once",
+                        f"keep one of the two (the first is in line {first})",
+                    )
+                )
                 continue
             self.lines[here] = line
             out[key] = self.build(value_node, here)
@@ -117,15 +132,21 @@ def scalar(tag: str, text: str) -> Any:
         if tag == INT:
             return int(text, 16 if "0x" in text.lower() else 10)
         if tag == FLOAT:
-            return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf")
-                         .replace(".nan", "nan").replace(".NaN", "nan").replace(".NAN", "nan"))
+            return float(
+                text.replace(".inf", "inf")
+                .replace(".Inf", "inf")
+                .replace(".INF", "inf")
+                .replace(".nan", "nan")
+                .replace(".NaN", "nan")
+                .replace(".NAN", "nan")
+            )
     except ValueError:
         return text
     return None if tag == NULL else text
 
 
 def read_yaml(text: str, source: str, folder: Path | None = None) -> Document:
-    """`Document` of a YAML text. Raises PtqError where the text is no YAML; duplicate keys are problems of the result."""
+    """`Document` of a YAML text. Raises PtqError where it is no YAML; duplicate keys are problems of the result."""
     builder = _Builder(source)
     loader: _Loader | None = None
     title = f"{source} cannot be read"
@@ -134,20 +155,40 @@ def read_yaml(text: str, source: str, folder: Path | None = None) -> Document:
         node = loader.get_single_node()
         data = None if node is None else builder.build(node, ())
     except _Refused as refused:
-        raise PtqError(Problem(refused.code, f"{source}:{refused.line}", refused.found,
-                               "plain YAML: mappings, lists, text, numbers, booleans", refused.hint), title) from None
+        raise PtqError(
+            Problem(
+                refused.code,
+                f"{source}:{refused.line}",
+                refused.found,
+                "plain YAML: mappings, lists, text, numbers, booleans",
+                refused.hint,
+            ),
+            title,
+        ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         shown = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
-        hint = "indent with spaces, not tabs" if "\t" in shown else "check indentation, quotes and brackets near this line"
-        found = f"{error.problem or error.context or 'broken YAML'}" + (f' in "{shorten(shown.strip(), 80)}"' if shown.strip() else "")
+        hint = (
+            "indent with spaces, not tabs" if "\t" in shown else "check indentation, quotes and brackets near this line"
+        )
+        found = f"{error.problem or error.context or 'broken YAML'}" + (
+            f' in "{shorten(shown.strip(), 80)}"' if shown.strip() else ""
+        )
         raise PtqError(Problem("PTQ201", f"{source}:{line}", found, "valid YAML", hint), title) from None
     except yaml.YAMLError as error:  # a character that YAML does not allow
         position = getattr(error, "position", 0)
         line = text.count("\n", 0, position) + 1
-        raise PtqError(Problem("PTQ201", f"{source}:{line}", "a character that YAML does not allow",
-                               "a text file", "remove the control character"), title) from None
+        raise PtqError(
+            Problem(
+                "PTQ201",
+                f"{source}:{line}",
+                "a character that YAML does not allow",
+                "a text file",
+                "remove the control character",
+            ),
+            title,
+        ) from None
     finally:
         if loader is not None:
             loader.dispose()

@@ -2,6 +2,7 @@
 
 One pass over the data, one sample in memory at a time.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,17 +37,22 @@ class InputFacts:
         shape = self.spec.shape
         if len(shape) != 4 or self.spec.dtype.kind not in "fu" or min(shape[1:]) < 1:
             return None
-        return next((a for a in (1, 3) if shape[a] in (1, 3) and min(d for i, d in enumerate(shape) if i not in (0, a)) > 4), None)
+        return next(
+            (a for a in (1, 3) if shape[a] in (1, 3) and min(d for i, d in enumerate(shape) if i not in (0, a)) > 4),
+            None,
+        )
 
     def look(self, name: str, values: np.ndarray) -> bytes:
         """Take one sample in; gives its digest."""
-        digest = blake2b(np.ascontiguousarray(values), digest_size=16).digest()
+        digest = blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
         self.digests.add(digest)
         if not values.size or values.dtype.kind == "b":
             return digest
         low, high = float(values.min()), float(values.max())
         self.low, self.high = min(self.low, low), max(self.high, high)
-        self.whole = self.whole and (values.dtype.kind in "iu" or bool((values.reshape(-1)[:4096] == np.rint(values.reshape(-1)[:4096])).all()))
+        self.whole = self.whole and (
+            values.dtype.kind in "iu" or bool((values.reshape(-1)[:4096] == np.rint(values.reshape(-1)[:4096])).all())
+        )
         kind = self.flatness(values, low, high)
         if kind:
             self.flat.setdefault(kind, []).append(name)
@@ -101,7 +107,13 @@ def examine(samples: Samples, inputs: Sequence[InputParameters] = (), watch: Wat
     for fact in facts:
         findings += input_findings(fact, len(samples), next((i for i in inputs if i.name == fact.spec.name), None))
     if repeated:
-        findings.append(Finding("PTQ365", f"{len(repeated)} of {len(samples)} samples repeat another: {listing(repeated, 5)}", hint="repeated samples add nothing: use others"))
+        findings.append(
+            Finding(
+                "PTQ365",
+                f"{len(repeated)} of {len(samples)} samples repeat another: {listing(repeated, 5)}",
+                hint="repeated samples add nothing: use others",
+            )
+        )
     for finding in findings:
         watch.finding(finding)
     return findings
@@ -109,9 +121,21 @@ def examine(samples: Samples, inputs: Sequence[InputParameters] = (), watch: Wat
 
 def count_findings(count: int) -> list[Finding]:
     if count < FEW:
-        return [Finding("PTQ360", f"{count} calibration sample{'s' if count != 1 else ''}: thresholds may not hold for other data", hint=f"use {FEW} to {MANY} samples from training or validation data")]
+        return [
+            Finding(
+                "PTQ360",
+                f"{count} calibration sample{'s' if count != 1 else ''}: thresholds may not hold for other data",
+                hint=f"use {FEW} to {MANY} samples from training or validation data",
+            )
+        ]
     if count > MANY:
-        return [Finding("PTQ361", f"{count} calibration samples: more than {MANY} seldom change the thresholds and take longer", severity="note")]
+        return [
+            Finding(
+                "PTQ361",
+                f"{count} calibration samples: more than {MANY} seldom change the thresholds and take longer",
+                severity="note",
+            )
+        ]
     return []
 
 
@@ -119,13 +143,38 @@ def input_findings(fact: InputFacts, count: int, given: InputParameters | None) 
     name = fact.spec.name
     out: list[Finding] = []
     if fact.low == fact.high and fact.low == 0:
-        return [Finding("PTQ362", f"input {name} is all zero in every sample", hint="check how the samples were written: a threshold cannot be found from zeros")]
+        return [
+            Finding(
+                "PTQ362",
+                f"input {name} is all zero in every sample",
+                hint="check how the samples were written: a threshold cannot be found from zeros",
+            )
+        ]
     if fact.low == fact.high and np.isfinite(fact.low) and fact.spec.dtype.kind == "f":
-        return [Finding("PTQ363", f"input {name} holds the one fixed value {fact.low:g} in every sample", hint="use samples from real data")]
+        return [
+            Finding(
+                "PTQ363",
+                f"input {name} holds the one fixed value {fact.low:g} in every sample",
+                hint="use samples from real data",
+            )
+        ]
     for kind, names in fact.flat.items():
-        out.append(Finding("PTQ364", f"input {name}: {len(names)} of {count} samples {'is' if len(names) == 1 else 'are'} {kind}: {listing(names, 5)}", hint="use samples from real data"))
+        verb = "is" if len(names) == 1 else "are"
+        out.append(
+            Finding(
+                "PTQ364",
+                f"input {name}: {len(names)} of {count} samples {verb} {kind}: {listing(names, 5)}",
+                hint="use samples from real data",
+            )
+        )
     if count > 1 and len(fact.digests) == 1 and fact.spec.dtype.kind == "f":
-        out.append(Finding("PTQ366", f"input {name} is the same in all {count} samples", hint="right for a constant side input, wrong for images or features"))
+        out.append(
+            Finding(
+                "PTQ366",
+                f"input {name} is the same in all {count} samples",
+                hint="right for a constant side input, wrong for images or features",
+            )
+        )
     if fact.channel_axis is not None and fact.spec.dtype.kind == "f":
         out += scale_findings(fact, given)
     return out
@@ -134,7 +183,7 @@ def input_findings(fact: InputFacts, count: int, given: InputParameters | None) 
 def scale_findings(fact: InputFacts, given: InputParameters | None) -> list[Finding]:
     """Raw images where the model expects normalised ones, and the reverse."""
     name, low, high = fact.spec.name, fact.low, fact.high
-    span = f"{low:.4g} to {high:.4g}"
+    start = f"input {name}: the samples range from {low:.4g} to {high:.4g}"
     raw = low >= 0 and high > 32 and high <= 255 and fact.whole
     normalised = low >= -16 and high <= 16
     hint = "calibration data is what the float model takes, already normalised"
@@ -144,14 +193,38 @@ def scale_findings(fact: InputFacts, given: InputParameters | None) -> list[Find
         least, most = float(ends.min()), float(ends.max())
         slack = 0.25 * (most - least)
         if low < least - slack or high > most + slack:
-            return [Finding("PTQ367", f"input {name}: the samples range from {span}, and mean and scale of the configuration bring images to {least:.4g} to {most:.4g}", hint=hint)]
+            return [
+                Finding(
+                    "PTQ367",
+                    f"{start}, and mean and scale of the configuration bring images to {least:.4g} to {most:.4g}",
+                    hint=hint,
+                )
+            ]
         if most - least > 32 and normalised:
-            return [Finding("PTQ368", f"input {name}: the samples range from {span}, narrow against the {least:.4g} to {most:.4g} of the configured mean and scale", hint=hint)]
+            return [
+                Finding(
+                    "PTQ368",
+                    f"{start}, narrow against the {least:.4g} to {most:.4g} of the configured mean and scale",
+                    hint=hint,
+                )
+            ]
         return []
     if given is not None and given.is_image and normalised:
-        return [Finding("PTQ368", f"input {name}: the samples range from {span}, and without mean and scale the model gets 0 to 255 on the board", hint="give mean_value and scale_value as the training used them")]
+        return [
+            Finding(
+                "PTQ368",
+                f"{start}, and without mean and scale the model gets 0 to 255 on the board",
+                hint="give mean_value and scale_value as the training used them",
+            )
+        ]
     if given is not None and given.is_image:
         return []
     if raw:
-        return [Finding("PTQ367", f"input {name}: the samples range from {span} in whole numbers, as images that are not normalised", hint=f"{hint}; leave it so only if the model normalises by itself")]
+        return [
+            Finding(
+                "PTQ367",
+                f"{start} in whole numbers, as images that are not normalised",
+                hint=f"{hint}; leave it so only if the model normalises by itself",
+            )
+        ]
     return []

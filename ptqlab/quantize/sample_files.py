@@ -1,4 +1,5 @@
 """One calibration sample of one input: found, looked at by its header, read and checked."""
+
 from __future__ import annotations
 
 import re
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ptqlab.config.data_binding import arrays_of, is_sequence
 from ptqlab.config.document import listing
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 
@@ -43,13 +45,20 @@ class Part:
         """The array, of exactly the input's shape and dtype. Raises PtqError for values that cannot be used."""
         values = self.open()
         if self.take:
-            values = values[self.take[0]: self.take[1]]
+            values = values[self.take[0] : self.take[1]]
         values = values.reshape(self.shape)
         if self.dtype.kind in "iu" and values.dtype != self.dtype and values.size:
             limits = np.iinfo(self.dtype)
             if int(values.min()) < limits.min or int(values.max()) > limits.max:
-                raise PtqError(Problem("PTQ305", f"input {self.input}, {self.label}", f"values from {values.min()} to {values.max()}",
-                                       f"{self.dtype}: {limits.min} to {limits.max}", "check how the samples were written"))
+                raise PtqError(
+                    Problem(
+                        "PTQ305",
+                        f"input {self.input}, {self.label}",
+                        f"values from {values.min()} to {values.max()}",
+                        f"{self.dtype}: {limits.min} to {limits.max}",
+                        "check how the samples were written",
+                    )
+                )
         with np.errstate(over="ignore", invalid="ignore"):  # float64 beyond float32 becomes Inf and is refused below
             out = np.ascontiguousarray(values, dtype=self.dtype).reshape(self.shape)  # a 0-d array stays 0-d
         if self.dtype.kind == "f" and not np.isfinite(out).all():
@@ -65,8 +74,15 @@ class Part:
                 return np.fromfile(self.file, self.raw)
             return np.load(self.file, mmap_mode="r" if self.take else None, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise PtqError(Problem("PTQ301", f"input {self.input}, {self.label}", f"the file changed or cannot be read: {shorten(error)}",
-                                   "the file as it was when it was first looked at", "start again")) from None
+            raise PtqError(
+                Problem(
+                    "PTQ301",
+                    f"input {self.input}, {self.label}",
+                    f"the file changed or cannot be read: {shorten(error)}",
+                    "the file as it was when it was first looked at",
+                    "start again",
+                )
+            ) from None
 
 
 def not_finite(name: str, label: str, values: np.ndarray) -> Problem:
@@ -74,8 +90,13 @@ def not_finite(name: str, label: str, values: np.ndarray) -> Problem:
     count, nans = int(bad.sum()), int(np.isnan(values).sum())
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), values.shape))
     kind = "NaN" if nans == count else "Inf" if not nans else "NaN and Inf"
-    return Problem("PTQ306", f"input {name}, {label}", f"{kind}: {count} of {values.size} values, the first at {list(first)}",
-                   "finite numbers", "remove or repair this sample")
+    return Problem(
+        "PTQ306",
+        f"input {name}, {label}",
+        f"{kind}: {count} of {values.size} values, the first at {list(first)}",
+        "finite numbers",
+        "remove or repair this sample",
+    )
 
 
 @dataclass
@@ -114,8 +135,11 @@ class _Gatherer:
         if (dtype.kind, wanted.kind) in (("f", "f"), ("i", "i"), ("i", "u"), ("u", "i"), ("u", "u")):
             self.converted.setdefault(f"{dtype.newbyteorder('=')} is converted to {wanted}", []).append(label)
             return True
-        hint = "save the samples as the float model takes them: normalised, astype(np.float32)" if wanted.kind == "f" and dtype.kind in "iub" \
+        hint = (
+            "save the samples as the float model takes them: normalised, astype(np.float32)"
+            if wanted.kind == "f" and dtype.kind in "iub"
             else f"save the samples with astype(np.{wanted})"
+        )
         self.refuse("PTQ305", label, f"dtype {dtype}", str(wanted), hint)
         return False
 
@@ -125,16 +149,29 @@ class _Gatherer:
         if shape == wanted:
             return [None]
         if wanted[:1] == (1,) and shape == wanted[1:]:
-            self.converted.setdefault(f"the batch dimension is missing: {dims(shape)} is taken as {dims(wanted)}", []).append(label)
+            self.converted.setdefault(
+                f"the batch dimension is missing: {dims(shape)} is taken as {dims(wanted)}", []
+            ).append(label)
             return [None]
-        if wanted and len(shape) == len(wanted) and shape[1:] == wanted[1:] and shape[0] > wanted[0] and shape[0] % wanted[0] == 0:
+        if (
+            wanted
+            and len(shape) == len(wanted)
+            and shape[1:] == wanted[1:]
+            and shape[0] > wanted[0]
+            and shape[0] % wanted[0] == 0
+        ):
             count = shape[0] // wanted[0]
-            self.converted.setdefault(f"one file holds several samples: {dims(shape)} is taken as {count} samples of {dims(wanted)}", []).append(label)
+            self.converted.setdefault(
+                f"one file holds several samples: {dims(shape)} is taken as {count} samples of {dims(wanted)}", []
+            ).append(label)
             return [(i * wanted[0], (i + 1) * wanted[0]) for i in range(count)]
         code, found, hint = "PTQ303", f"shape {dims(shape)}", "save each sample in the shape of the input"
         layout = transposed(shape, wanted)
         if layout:
-            code, found = "PTQ304", f"shape {dims(shape)}: the layout looks transposed ({layout[0]} data for an {layout[1]} input)"
+            code, found = (
+                "PTQ304",
+                f"shape {dims(shape)}: the layout looks transposed ({layout[0]} data for an {layout[1]} input)",
+            )
             hint = f"save the samples with transpose({listing(layout[2])})"
         elif squeezable(shape, wanted):
             axis = next(i for i, d in enumerate(shape) if d == 1 and without(shape, i) == wanted)
@@ -148,11 +185,20 @@ class _Gatherer:
         for what, labels in self.converted.items():
             note = what.startswith("one file holds")
             some = f"{len(labels)} file{'s' if len(labels) > 1 else ''}, e.g. {shorten(labels[0])}"
-            self.out.findings.append(Finding("PTQ351" if "missing" in what else "PTQ356" if note else "PTQ350",
-                                             f"input {self.name}: {what} ({some})", severity="note" if note else "warning"))
+            self.out.findings.append(
+                Finding(
+                    "PTQ351" if "missing" in what else "PTQ356" if note else "PTQ350",
+                    f"input {self.name}: {what} ({some})",
+                    severity="note" if note else "warning",
+                )
+            )
         if order:
             shown = listing(order, 12)
-            self.out.findings.append(Finding("PTQ353", f"input {self.name}: {len(self.out.parts)} samples in the order {shown}", severity="note"))
+            self.out.findings.append(
+                Finding(
+                    "PTQ353", f"input {self.name}: {len(self.out.parts)} samples in the order {shown}", severity="note"
+                )
+            )
         return self.out
 
 
@@ -161,7 +207,7 @@ def dims(shape: Sequence[int]) -> str:
 
 
 def without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return shape[:axis] + shape[axis + 1:]
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def squeezable(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -187,23 +233,18 @@ def natural(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(p[:30])) if p.isdecimal() else (1, p.lower()) for p in re.split(r"(\d+)", name) if p]
 
 
-def is_samples(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
-
-
 def array_parts(name: str, shape: tuple[int, ...], dtype: np.dtype, arrays: Any) -> Gathered:
     """Samples of arrays given in Python."""
     judge = _Gatherer(name, shape, dtype)
-    if not is_samples(arrays) or len(arrays) == 0:
-        found = "no sample" if is_samples(arrays) else f"a Python {type(arrays).__name__}"
-        judge.out.problems.append(Problem("PTQ300", f"input {shorten(name)}", found, "a list with one array per sample"))
+    if not is_sequence(arrays) or len(arrays) == 0:
+        found = "no sample" if is_sequence(arrays) else f"a Python {type(arrays).__name__}"
+        judge.out.problems.append(
+            Problem("PTQ300", f"input {shorten(name)}", found, "a list with one array per sample")
+        )
         return judge.out
-    for index, given in enumerate(arrays):
+    good, judge.out.problems = arrays_of(arrays, f"input {shorten(name)}")
+    for index, array in enumerate(good):
         label = f"sample {index}"
-        array = np.asarray(given)
-        if array.dtype.kind not in "biuf":
-            judge.refuse("PTQ305", label, f"dtype {array.dtype}", str(dtype), "give an array of numbers")
-            continue
         judge.accept(label, label, array.shape, array.dtype, array=array)
     return judge.finish()
 
@@ -215,8 +256,22 @@ def folder_parts(name: str, shape: tuple[int, ...], dtype: np.dtype, folder: Pat
     try:
         entries = sorted(folder.iterdir(), key=lambda p: natural(p.name))
     except OSError as error:
-        reason = "there is no such folder" if isinstance(error, FileNotFoundError) else "it is no folder" if isinstance(error, NotADirectoryError) else str(error.strerror)
-        judge.out.problems.append(Problem("PTQ300", where, f"{shorten(folder)}: {reason}", "a folder with one .npy file per sample", "check the path"))
+        reason = (
+            "there is no such folder"
+            if isinstance(error, FileNotFoundError)
+            else "it is no folder"
+            if isinstance(error, NotADirectoryError)
+            else str(error.strerror)
+        )
+        judge.out.problems.append(
+            Problem(
+                "PTQ300",
+                where,
+                f"{shorten(folder)}: {reason}",
+                "a folder with one .npy file per sample",
+                "check the path",
+            )
+        )
         return judge.out
     readable = (".npy", *RAW_SUFFIXES) if raw else (".npy",)
     good = [p for p in entries if p.suffix.lower() in readable and not p.name.startswith(".") and p.is_file()]
@@ -224,12 +279,22 @@ def folder_parts(name: str, shape: tuple[int, ...], dtype: np.dtype, folder: Pat
     if not good:
         bins = [p for p in skipped if p.suffix.lower() in RAW_SUFFIXES]
         inside = f" (there is {listing((p.name for p in skipped), 5)})" if skipped else ""
-        hint = "raw samples need cal_data_type: float32 or uint8" if bins else "save samples with np.save, one file each"
-        judge.out.problems.append(Problem("PTQ300", where, f"{shorten(folder)}: no sample found{inside}", "one .npy file per sample", hint))
+        hint = (
+            "raw samples need cal_data_type: float32 or uint8" if bins else "save samples with np.save, one file each"
+        )
+        judge.out.problems.append(
+            Problem("PTQ300", where, f"{shorten(folder)}: no sample found{inside}", "one .npy file per sample", hint)
+        )
         return judge.out
     if skipped:
         shown = listing((shorten(p.name, 60) + ("/" if p.is_dir() else "") for p in skipped), 12)
-        judge.out.findings.append(Finding("PTQ352", f"input {name}: skipped in {shorten(folder)}: {shown}", hint="samples are .npy files directly in the folder"))
+        judge.out.findings.append(
+            Finding(
+                "PTQ352",
+                f"input {name}: skipped in {shorten(folder)}: {shown}",
+                hint="samples are .npy files directly in the folder",
+            )
+        )
     for path in good:
         if path.suffix.lower() == ".npy":
             header = npy_header(judge, path)
@@ -243,7 +308,13 @@ def folder_parts(name: str, shape: tuple[int, ...], dtype: np.dtype, folder: Pat
 def raw_file(judge: _Gatherer, path: Path, raw: np.dtype) -> None:
     size, wanted = path.stat().st_size, prod(judge.shape) * raw.itemsize
     if size != wanted:
-        judge.refuse("PTQ303", str(path), f"{size} bytes", f"{wanted} bytes: {dims(judge.shape)} of {raw}", "check shape and cal_data_type")
+        judge.refuse(
+            "PTQ303",
+            str(path),
+            f"{size} bytes",
+            f"{wanted} bytes: {dims(judge.shape)} of {raw}",
+            "check shape and cal_data_type",
+        )
         return
     if judge.dtype != raw:
         judge.converted.setdefault(f"raw {raw} is converted to {judge.dtype}", []).append(str(path))
@@ -259,10 +330,22 @@ def npy_header(judge: _Gatherer, path: Path) -> tuple[tuple[int, ...], np.dtype]
             shape, dtype = read_header(file)
             left = size - file.tell()
     except (OSError, ValueError, EOFError, SyntaxError, RecursionError, MemoryError) as error:
-        judge.refuse("PTQ301", label, f"it cannot be read: {shorten(error)}" if size_known(path) else "the file is empty", expected, "write the sample again")
+        judge.refuse(
+            "PTQ301",
+            label,
+            f"it cannot be read: {shorten(error)}" if size_known(path) else "the file is empty",
+            expected,
+            "write the sample again",
+        )
         return None
     if dtype.hasobject:
-        judge.refuse("PTQ302", label, "pickled Python objects, which are never loaded (they can run code)", expected, "save a plain array: np.save(file, np.asarray(x, np.float32))")
+        judge.refuse(
+            "PTQ302",
+            label,
+            "pickled Python objects, which are never loaded (they can run code)",
+            expected,
+            "save a plain array: np.save(file, np.asarray(x, np.float32))",
+        )
         return None
     if dtype.kind not in "biuf":
         judge.refuse("PTQ305", label, f"dtype {shorten(dtype)}", str(judge.dtype), "save an array of numbers")
@@ -270,7 +353,13 @@ def npy_header(judge: _Gatherer, path: Path) -> tuple[tuple[int, ...], np.dtype]
     wanted = prod(shape) * dtype.itemsize
     if left != wanted:
         what = "the file is cut off" if left < wanted else "the file is longer than its array"
-        judge.refuse("PTQ301", label, f"{what}: {left} bytes of values", f"{wanted} bytes for {shorten(dims(shape), 60)} of {dtype}", "write the sample again")
+        judge.refuse(
+            "PTQ301",
+            label,
+            f"{what}: {left} bytes of values",
+            f"{wanted} bytes for {shorten(dims(shape), 60)} of {dtype}",
+            "write the sample again",
+        )
         return None
     return shape, dtype
 
@@ -288,6 +377,6 @@ def read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
     if version not in NPY_HEADERS:
         raise ValueError(f"npy format {version[0]}.{version[1]}")
     shape, _, dtype = NPY_HEADERS[version](file)
-    if not all(isinstance(d, int) and 0 <= d for d in shape):
+    if not all(isinstance(d, int) and d >= 0 for d in shape):
         raise ValueError("a shape with negative dimensions")
     return tuple(shape), dtype

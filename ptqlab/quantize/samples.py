@@ -3,6 +3,7 @@
 `load_samples` looks at names, headers, shapes and types only, and tells every problem at once; values are looked at
 when a sample is read (NaN and Inf are refused there) and by `ptqlab.quantize.doctor`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ptqlab.config.document import did_you_mean, listing
+from ptqlab.config.data_binding import bind_sources, sources_of
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.events import Watch
-from ptqlab.quantize.sample_files import Gathered, Part, array_parts, folder_parts, is_samples
+from ptqlab.quantize.sample_files import Gathered, Part, array_parts, folder_parts
 
 TITLE = "the calibration data cannot be used"
+WHERE = "calibration data"
 MAX_TOLD = 20
 InputInfo = tuple[Sequence[int], Any]
 
@@ -40,8 +42,13 @@ class Samples:
     findings  conversions, skipped files, the order of the files
     """
 
-    def __init__(self, inputs: Sequence[Input], names: Sequence[str], read: Callable[[int], dict[str, np.ndarray]],
-                 findings: Sequence[Finding] = ()) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        names: Sequence[str],
+        read: Callable[[int], dict[str, np.ndarray]],
+        findings: Sequence[Finding] = (),
+    ) -> None:
         self.inputs = tuple(inputs)
         self.names = tuple(names)
         self.findings = tuple(findings)
@@ -64,8 +71,9 @@ class Samples:
         return Samples(self.inputs, self.names[:count], self._read, self.findings)
 
 
-def load_samples(data: Any, inputs: Mapping[str, InputInfo], watch: Watch | None = None,
-                 raw: Mapping[str, str] | None = None) -> Samples:
+def load_samples(
+    data: Any, inputs: Mapping[str, InputInfo], watch: Watch | None = None, raw: Mapping[str, str] | None = None
+) -> Samples:
     """`Samples` of folders or arrays.
 
     data    {input: folder}; a folder (of the one input's files, or with one folder per input name);
@@ -77,16 +85,20 @@ def load_samples(data: Any, inputs: Mapping[str, InputInfo], watch: Watch | None
     """
     watch = watch or Watch()
     specs = [Input(name, tuple(int(d) for d in shape), np.dtype(dtype)) for name, (shape, dtype) in inputs.items()]
-    problems: list[Problem] = []
     findings: list[Finding] = []
-    sources = bind_data(data, [s.name for s in specs], problems)
+    sources, problems = sources_of(data, WHERE)
+    if not problems:
+        sources, problems = bind_sources(sources, [s.name for s in specs], WHERE)
     found: dict[str, list[Part]] = {}
     for spec in specs:
         if spec.name in sources:
             source = sources[spec.name]
             raw_dtype = (raw or {}).get(spec.name)
-            gathered: Gathered = folder_parts(spec.name, spec.shape, spec.dtype, Path(source), raw_dtype) \
-                if isinstance(source, str | Path) else array_parts(spec.name, spec.shape, spec.dtype, source)
+            gathered: Gathered = (
+                folder_parts(spec.name, spec.shape, spec.dtype, Path(source), raw_dtype)
+                if isinstance(source, str | Path)
+                else array_parts(spec.name, spec.shape, spec.dtype, source)
+            )
             found[spec.name] = gathered.parts
             problems += gathered.problems
             findings += gathered.findings
@@ -105,65 +117,24 @@ def load_samples(data: Any, inputs: Mapping[str, InputInfo], watch: Watch | None
 
 
 def random_samples(inputs: Mapping[str, InputInfo], n: int = 1, seed: int = 0) -> Samples:
-    """`n` samples of random values (calibration_type skip): normal floats, integers 0 or 1, the same for the same seed."""
+    """`n` random samples (calibration_type skip): normal floats, integers 0 or 1; the same for the same seed."""
     specs = [Input(name, tuple(int(d) for d in shape), np.dtype(dtype)) for name, (shape, dtype) in inputs.items()]
 
     def read(index: int) -> dict[str, np.ndarray]:
         rng = np.random.default_rng([seed, index])
-        return {s.name: rng.standard_normal(s.shape).astype(s.dtype) if s.dtype.kind == "f"
-                else rng.integers(0, 2, s.shape).astype(s.dtype) for s in specs}
+        return {
+            s.name: rng.standard_normal(s.shape).astype(s.dtype)
+            if s.dtype.kind == "f"
+            else rng.integers(0, 2, s.shape).astype(s.dtype)
+            for s in specs
+        }
 
-    note = Finding("PTQ355", "random data instead of calibration samples: speed and structure are right, accuracy means nothing", severity="note")
+    note = Finding(
+        "PTQ355",
+        "random data instead of calibration samples: speed and structure are right, accuracy means nothing",
+        severity="note",
+    )
     return Samples(specs, [f"random {i}" for i in range(n)], read, [note])
-
-
-def bind_data(data: Any, names: Sequence[str], problems: list[Problem]) -> dict[str, Any]:
-    """Source (folder or arrays) per input name; what does not fit is a problem."""
-    where, wanted = "calibration data", f"data for each of {listing(names)}"
-    if isinstance(data, str | Path):
-        return bind_folder(Path(data), names, problems)
-    if isinstance(data, Mapping):
-        if list(data) == [""] and len(names) == 1:
-            return {names[0]: data[""]}
-        for name in data:
-            if name not in names:
-                problems.append(Problem("PTQ308", where, f"data for {shorten(name)}, which is no input of the model", wanted, did_you_mean(str(name), names, "data is bound by the input's name")))
-        for name in names:
-            if name not in data:
-                problems.append(Problem("PTQ308", where, f"no data for input {shorten(name)}", wanted, "data is bound by the input's name"))
-        return {name: data[name] for name in names if name in data}
-    if isinstance(data, Sequence) and data and all(isinstance(d, Mapping) for d in data):
-        keys = list(dict.fromkeys(k for d in data for k in d))
-        uneven = [k for k in keys if any(k not in d for d in data)]
-        for key in uneven:
-            problems.append(Problem("PTQ308", where, f"{shorten(key)} is missing in sample {next(i for i, d in enumerate(data) if key not in d)}", "every sample holds every input"))
-        return {} if uneven else bind_data({k: [d[k] for d in data] for k in keys}, names, problems)
-    if is_samples(data):
-        if len(names) == 1:
-            return {names[0]: data}
-        problems.append(Problem("PTQ308", where, f"one list of samples for {len(names)} inputs", wanted, "give {input: [array, ...]}"))
-        return {}
-    problems.append(Problem("PTQ308", where, f"a Python {type(data).__name__}", "a folder, {input: folder}, {input: [array, ...]} or [array, ...]"))
-    return {}
-
-
-def bind_folder(folder: Path, names: Sequence[str], problems: list[Problem]) -> dict[str, Any]:
-    """One folder: the files of the one input, or one folder per input name."""
-    inside = [n for n in names if safe_child(folder, n)]
-    if len(names) == 1:
-        own = folder.is_dir() and any(p.suffix.lower() in (".npy", ".bin") for p in folder.iterdir())
-        return {names[0]: folder / names[0] if inside and not own else folder}
-    for name in names:
-        if name not in inside:
-            problems.append(Problem("PTQ300", f"input {shorten(name)}", f"{shorten(folder)} holds no folder {shorten(name)}", f"one folder per input: {listing(names)}",
-                                    "or give {input: folder}"))
-    return {n: folder / n for n in inside}
-
-
-def safe_child(folder: Path, name: str) -> bool:
-    """True where `name`, which comes from a model file, is a folder inside `folder`."""
-    child = folder / name
-    return name not in ("", ".", "..") and child.is_dir() and child.resolve().is_relative_to(folder.resolve())
 
 
 def unequal_counts(found: Mapping[str, Sequence[Part]]) -> list[Problem]:
@@ -171,8 +142,15 @@ def unequal_counts(found: Mapping[str, Sequence[Part]]) -> list[Problem]:
     if len(set(counts.values())) < 2:
         return []
     text = ", ".join(f"{count} of input {shorten(name)}" for name, count in counts.items())
-    return [Problem("PTQ307", "calibration data", f"different numbers of samples: {text}", "as many samples of every input",
-                    "sample i of one input belongs to sample i of the others")]
+    return [
+        Problem(
+            "PTQ307",
+            "calibration data",
+            f"different numbers of samples: {text}",
+            "as many samples of every input",
+            "sample i of one input belongs to sample i of the others",
+        )
+    ]
 
 
 def pairing(found: Mapping[str, Sequence[Part]]) -> list[Finding]:
@@ -183,8 +161,14 @@ def pairing(found: Mapping[str, Sequence[Part]]) -> list[Finding]:
     for name, parts in others:
         for a, b in zip(first[1], parts, strict=True):
             if a.file and b.file and a.name != b.name:
-                return [Finding("PTQ354", f"samples are paired by order, and their names differ: {a.file.name} of input {first[0]} goes with {b.file.name} of input {name}",
-                                hint="name the files of one sample alike")]
+                return [
+                    Finding(
+                        "PTQ354",
+                        f"samples are paired by order, and their names differ: {a.file.name} of input {first[0]} "
+                        f"goes with {b.file.name} of input {name}",
+                        hint="name the files of one sample alike",
+                    )
+                ]
     return []
 
 
@@ -193,4 +177,13 @@ def cap(problems: Sequence[Problem]) -> list[Problem]:
     if len(problems) <= MAX_TOLD:
         return list(problems)
     rest = len(problems) - MAX_TOLD
-    return [*problems[:MAX_TOLD], Problem("PTQ309", "calibration data", f"and {rest} more problem{'s' if rest > 1 else ''} of this kind", "", "mend the first ones and try again")]
+    return [
+        *problems[:MAX_TOLD],
+        Problem(
+            "PTQ309",
+            "calibration data",
+            f"and {rest} more problem{'s' if rest > 1 else ''} of this kind",
+            "",
+            "mend the first ones and try again",
+        ),
+    ]
