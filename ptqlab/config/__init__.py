@@ -4,6 +4,8 @@ from ptqlab.config.binding import bind
 from ptqlab.config.document import Origin
 from ptqlab.config.loading import load, load_text
 from ptqlab.config.quant import ActivationConfig, NodeRequest, QuantConfig
+from ptqlab.config.schema import config_schema, quant_config_schema
+from ptqlab.config.templates import infer_input, template
 from ptqlab.config.values import (
     CalibrationParameters,
     CompilerParameters,
@@ -23,6 +25,10 @@ __all__ = [
     "Origin",
     "QuantConfig",
     "bind",
+    "config_schema",
+    "infer_input",
     "load",
     "load_text",
+    "quant_config_schema",
+    "template",
 ]

@@ -64,7 +64,7 @@ def open_quant(source: Mapping[str, Any] | str | Path | None, where: str = "") -
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Python values as the readers give them: dicts with text keys, lists, plain values. Raises PtqError for a cycle."""
+    """Python values as the readers give them: dicts with text keys, lists, plain values. Raises for a cycle."""
     if depth > MAX_DEPTH:
         raise PtqError(
             Problem("PTQ206", "configuration", f"values nested more than {MAX_DEPTH} deep", "plain values"), TITLE
@@ -352,7 +352,7 @@ class _Reader:
                     path,
                     f"int32{subject}",
                     allowed,
-                    "int32 arises by itself (tail Conv, integer inputs, ArgMax with Cast); only Softmax can be asked for it",
+                    "int32 arises by itself (tail Conv, integer inputs, ArgMax with Cast); only Softmax takes it",
                 )
                 return None
         elif value not in QTYPES:
