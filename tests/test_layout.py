@@ -16,9 +16,9 @@ FOLDERS = {".ci", "binder", "notebooks", "ptqlab", "tests"}
 # The brackets around one letter keep a pattern from matching itself.
 FORBIDDEN = {
     "a path of one machine": r"(?<![\w.~>)/-])/(home|mnt|opt|root|Users|work)/",
-    "the address of a package index or mirror": r"://[\w.-]*(pypi|pythonhosted|npmjs|debian|pytorch|anaconda|mirror)[\w.-]*\.\w+",
+    "the address of a package index": r"://[\w.-]*(pypi|pythonhosted|npmjs|debian|pytorch|anaconda|mirror)[\w.-]*\.\w+",
     "an option that names an index": r"--(extra-)?[i]ndex-url|--[f]ind-links|--[t]rusted-host",
-    "a word about how a text was written": r"(?i)\b([a]nthropic|[c]laude|[c]opilot|[o]penai|(?<!user-)(sub-?)?[a]gents?)\b",
+    "a word about how a text was written": r"(?i)\b([a]nthropic|[c]laude|[c]opilot|(?<!user-)(sub-?)?[a]gents?)\b",
     "a package of the vendor": r"^\s*(import|from) (hmct|hbdk\w*|horizon_\w+|hbruntime)\b",
 }
 
