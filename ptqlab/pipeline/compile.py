@@ -91,7 +91,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if skip not in ("export", "convert"):
         quantized = _convert(run, graph, plan, encodings)
     with run.stage("compare", counts_itself=True):
-        measures = measure(graph, plan, calibrated, quantized, samples, len(samples), run.watch)
+        measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
     if quantized is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(quantized, run.work.path("hbm"), "hbm", _about(run))

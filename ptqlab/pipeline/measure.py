@@ -9,7 +9,9 @@ import numpy as np
 from ptqlab.arith.metrics import Agreement
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, session
+from ptqlab.quantize.calibrated import with_folded_weights
 from ptqlab.simulate import FastExecutor
+from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import CalibratedModel, QuantizedModel
 
@@ -58,7 +60,7 @@ def compared_tensors(graph: FloatGraph, plan: Plan) -> tuple[list[str], dict[str
 
 
 def measure(
-    graph: FloatGraph, plan: Plan, calibrated: CalibratedModel, quantized: QuantizedModel | None,
+    graph: FloatGraph, plan: Plan, encodings: Encodings, calibrated: CalibratedModel, quantized: QuantizedModel | None,
     samples: Iterable[Mapping[str, np.ndarray]], total: int, watch: Watch,
 ) -> Measures:
     """Run the three models side by side on every sample. `quantized` None: the integer figures stay empty."""
@@ -68,7 +70,7 @@ def measure(
     measures.quantized = {t: Agreement() for t in compared} if quantized else {}
     finals = {str(v.name) for v in graph.outputs}
     float_run = session(graph.model, outputs=compared)
-    calibrated_run = session(calibrated.model, outputs=[calibrated.names.get(t, t) for t in compared])
+    calibrated_run = session(with_folded_weights(calibrated, encodings), outputs=[calibrated.names.get(t, t) for t in compared])
     integer = {t: _integer_name(t, quantized, finals) for t in compared} if quantized else {}
     integer_run = FastExecutor(quantized, keep=list(dict.fromkeys(integer.values())), raw=True) if quantized else None
     with watch.stage("compare", total) as stage:

@@ -140,3 +140,28 @@ class _Builder:
 def calibrated_model(graph: FloatGraph, plan: Plan, encodings: Encodings) -> CalibratedModel:
     """The calibrated model of a plan; `names` tells which of its tensors stands for which float tensor."""
     return _Builder(graph, plan, encodings).build()
+
+
+def with_folded_weights(calibrated: CalibratedModel, encodings: Encodings) -> ir.Model:
+    """The calibrated model with weights quantized and dequantized beforehand; the same bits at a fraction of the cost.
+
+    onnxruntime would fold each weight's HzCalibration operator by operator when it makes a session: half a second
+    and 250 MB more for resnet18.
+    """
+    model = calibrated.model.clone()
+    for node in list(model.graph):
+        if node.domain != DOMAIN or node.attributes["kind"].as_string() != "weight":
+            continue
+        out = node.outputs[0]
+        reader, _ = next(iter(out.uses()))
+        encoding = encodings.weights[str(reader.name)]
+        axis = channel_axis(reader)
+        codes = encoding.codes.T if reader.op_type == "Gemm" and axis == 0 else encoding.codes
+        scale = encoding.scale.reshape(tuple(-1 if a == axis else 1 for a in range(codes.ndim)))
+        tensor = ir.tensor(codes.astype(np.float32) * scale, name=out.name)
+        folded = ir.Value(name=out.name, shape=out.shape, type=out.type, const_value=tensor)
+        for user, index in list(out.uses()):
+            user.replace_input_with(index, folded)
+        model.graph.remove(node, safe=True)
+        model.graph.register_initializer(folded)
+    return model
