@@ -28,7 +28,9 @@ def quantize(values: np.ndarray, scale: np.ndarray | np.float32, zero_point: int
     return np.clip(codes, np.float32(low), np.float32(high))
 
 
-def fake_quantize(values: np.ndarray, scale: np.ndarray | np.float32, zero_point: int, low: int, high: int) -> np.ndarray:
+def fake_quantize(
+    values: np.ndarray, scale: np.ndarray | np.float32, zero_point: int, low: int, high: int
+) -> np.ndarray:
     """What a value becomes by quantize and dequantize, float32: (q - zero_point) * scale."""
     codes = quantize(values, scale, zero_point, low, high)
     return (codes - np.float32(zero_point)) * np.asarray(scale, np.float32)

@@ -65,17 +65,28 @@ def read_quantized(path: Path) -> Artifact:
     model, where = parsed.proto, str(path)
     props = {p.key: p.value for p in model.metadata_props}
     if KIND not in props:
-        raise PtqError(Problem("PTQ610", where, "an ONNX model without ptqlab's block", "a .bc or .hbm written by ptqlab",
-                               "a float .onnx runs in ptqlab.Runtime too; a vendor's .bc or .hbm does not"))
+        raise PtqError(
+            Problem(
+                "PTQ610",
+                where,
+                "an ONNX model without ptqlab's block",
+                "a .bc or .hbm written by ptqlab",
+                "a float .onnx runs in ptqlab.Runtime too; a vendor's .bc or .hbm does not",
+            )
+        )
     if props.get(VERSION) != str(FORMAT):
-        raise PtqError(Problem("PTQ611", where, f"format {shorten(props.get(VERSION, 'missing'))}", f"format {FORMAT}", REMEDY))
+        raise PtqError(
+            Problem("PTQ611", where, f"format {shorten(props.get(VERSION, 'missing'))}", f"format {FORMAT}", REMEDY)
+        )
     loaded = attach(model, parsed.tensors)
     raise_if(_problems(loaded, where), f"{path.name} is damaged")
     try:
         integers = {str(k): _integer_tensor(v) for k, v in json.loads(props[INTEGERS]).items()}
         about = json.loads(props[ABOUT])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PtqError(Problem("PTQ612", where, f"unreadable metadata: {shorten(error)}", "the block ptqlab wrote", REMEDY)) from None
+        raise PtqError(
+            Problem("PTQ612", where, f"unreadable metadata: {shorten(error)}", "the block ptqlab wrote", REMEDY)
+        ) from None
     parts = schedule(loaded.graph, lambda n: n.metadata_props.get(DEVICE, "CPU"))
     return Artifact(QuantizedModel(loaded, integers, parts).verify(), props[KIND], about)
 
@@ -97,20 +108,41 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
         if node.domain == DOMAIN:
             problems += _operator_problems(node, label)
         elif node.domain:
-            problems.append(Problem("PTQ612", label, f"operator {shorten(node.op_type)} of domain {shorten(node.domain)}",
-                                    f"standard ONNX operators and domain {DOMAIN}", REMEDY))
+            problems.append(
+                Problem(
+                    "PTQ612",
+                    label,
+                    f"operator {shorten(node.op_type)} of domain {shorten(node.domain)}",
+                    f"standard ONNX operators and domain {DOMAIN}",
+                    REMEDY,
+                )
+            )
         elif node.metadata_props.get(DEVICE) == "BPU" and node.op_type not in MOVERS:
-            problems.append(Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(MOVERS)), REMEDY))
+            problems.append(
+                Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(MOVERS)), REMEDY)
+            )
     return problems
 
 
 def _operator_problems(node: ir.Node, label: str) -> list[Problem]:
     spec = INTEGER_OPS.get(node.op_type)
     if spec is None:
-        return [Problem("PTQ612", label, f"unknown integer operator {shorten(node.op_type)}", "an operator of this version", REMEDY)]
+        return [
+            Problem(
+                "PTQ612",
+                label,
+                f"unknown integer operator {shorten(node.op_type)}",
+                "an operator of this version",
+                REMEDY,
+            )
+        ]
     problems = []
     if len(node.inputs) != len(spec.inputs):
-        problems.append(Problem("PTQ612", label, f"{len(node.inputs)} inputs", f"{len(spec.inputs)}: {', '.join(spec.inputs)}", REMEDY))
+        problems.append(
+            Problem(
+                "PTQ612", label, f"{len(node.inputs)} inputs", f"{len(spec.inputs)}: {', '.join(spec.inputs)}", REMEDY
+            )
+        )
     wrong = [a for a, kind in spec.attributes.items() if a not in node.attributes or node.attributes[a].type != kind]
     if wrong:
         problems.append(Problem("PTQ612", label, f"attributes missing or of another type: {', '.join(wrong)}",

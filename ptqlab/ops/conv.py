@@ -7,7 +7,7 @@ import onnx_ir as ir
 from ptqlab.arith.requantize import fixed_point
 from ptqlab.ops.node import attribute, shape, spatial_geometry
 from ptqlab.ops.rules import constant_weights, explicit_pads, float_features, not_empty
-from ptqlab.ops.spec import Encoding, Engine, Lowering, OpSpec, Operand, Role
+from ptqlab.ops.spec import Encoding, Engine, Lowering, Operand, OpSpec, Role
 from ptqlab.platforms import Platform
 
 
@@ -62,12 +62,20 @@ def residual_inputs(residual: Operand, out: Encoding) -> dict[str, ir.Value | np
 def output_attributes(ctx: Lowering, node: ir.Node, out: Encoding) -> dict[str, object]:
     """Attributes every requantizing operator has: zero point, clamp, type."""
     low, high = ctx.bounds(node)
-    return {"y_zero_point": out.zero_point, "low": low, "high": high, "to": int(ir.DataType.from_numpy(out.qtype.numpy))}
+    return {
+        "y_zero_point": out.zero_point,
+        "low": low,
+        "high": high,
+        "to": int(ir.DataType.from_numpy(out.qtype.numpy)),
+    }
 
 
 def lower_conv(ctx: Lowering, node: ir.Node) -> None:
     weight_shape = shape(node.inputs[1])
-    attributes: dict[str, object] = {**spatial_geometry(node, list(weight_shape[2:])), "group": attribute(node, "group", 1)}
+    attributes: dict[str, object] = {
+        **spatial_geometry(node, list(weight_shape[2:])),
+        "group": attribute(node, "group", 1),
+    }
     lower_accumulating(ctx, node, "Conv", attributes, (weight_shape[0],) + (1,) * (len(weight_shape) - 2))
 
 

@@ -106,13 +106,26 @@ RELU = OpSpec(
     source="documented", note="computed inside the TAE operator before it where that has no other reader",
 )
 CLIP = OpSpec(
-    "Clip", Role.ACTIVE, Engine.VAE, features=(0,), rules=(float_features, constant_bounds, not_empty), lower=lower_clip,
-    fusable=True, source="documented", note="Relu6 is Clip(0, 6); as Relu",
+    "Clip",
+    Role.ACTIVE,
+    Engine.VAE,
+    features=(0,),
+    rules=(float_features, constant_bounds, not_empty),
+    lower=lower_clip,
+    fusable=True,
+    source="documented",
+    note="Relu6 is Clip(0, 6); as Relu",
 )
 ADD = OpSpec(
-    "Add", Role.ACTIVE, Engine.VAE, rules=(float_features, one_computed_operand_at_least, not_empty), lower=lower_add,
-    fusable=True, source="documented",
-    note="a residual Add behind a convolution is added to its accumulator; a constant operand is held at the output scale",
+    "Add",
+    Role.ACTIVE,
+    Engine.VAE,
+    rules=(float_features, one_computed_operand_at_least, not_empty),
+    lower=lower_add,
+    fusable=True,
+    source="documented",
+    note="a residual Add behind a convolution is added to its accumulator; "
+         "a constant operand is held at the output scale",
 )
 MUL = OpSpec(
     "Mul", Role.ACTIVE, Engine.VAE, rules=(float_features, one_computed_operand_at_least, not_empty), lower=lower_mul,

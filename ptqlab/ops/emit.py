@@ -59,7 +59,7 @@ class Emitter:
     def cast(self, value: ir.Value, to: Any) -> ir.Value:
         return self.op("Cast", value, to=to)
 
-    def const(self, array: np.ndarray) -> ir.Value:
+    def const(self, array: np.ndarray | np.generic) -> ir.Value:
         raise NotImplementedError
 
     def attr(self, name: str) -> Any:
@@ -99,7 +99,11 @@ class Emitter:
 
 
 def _reference_type(name: str) -> ir.AttributeType:
-    kinds = {"value_float": ir.AttributeType.FLOAT, "value_floats": ir.AttributeType.FLOATS, "mode": ir.AttributeType.STRING}
+    kinds = {
+        "value_float": ir.AttributeType.FLOAT,
+        "value_floats": ir.AttributeType.FLOATS,
+        "mode": ir.AttributeType.STRING,
+    }
     lists = ("strides", "pads", "dilations", "kernel_shape", "value_ints")
     return ir.AttributeType.INTS if name in lists else kinds.get(name, ir.AttributeType.INT)
 
@@ -107,7 +111,7 @@ def _reference_type(name: str) -> ir.AttributeType:
 class FunctionEmitter(Emitter):
     """Body of the model-local function of one integer operator."""
 
-    def const(self, array: np.ndarray) -> ir.Value:
+    def const(self, array: np.ndarray | np.generic) -> ir.Value:
         return self.op("Constant", value=ir.tensor(np.asarray(array)))
 
     def attr(self, name: str) -> Any:
@@ -145,7 +149,7 @@ class FastEmitter(Emitter):
     def input(self, name: str) -> ir.Value:
         return self.const(self.arrays[name]) if name in self.arrays else self.inputs[name]
 
-    def const(self, array: np.ndarray) -> ir.Value:
+    def const(self, array: np.ndarray | np.generic) -> ir.Value:
         return self._constant(np.asarray(array))
 
     def attr(self, name: str) -> Any:

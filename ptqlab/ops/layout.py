@@ -49,8 +49,16 @@ def lower_pad(ctx: Lowering, node: ir.Node) -> None:
 
 
 def _mover(op_type: str, note: str = "") -> OpSpec:
-    return OpSpec(op_type, Role.PASSIVE, Engine.TRANS, features=(0,),
-                  rules=(float_features, constant_shape_operand, not_empty), lower=lower_move, source="documented", note=note)
+    return OpSpec(
+        op_type,
+        Role.PASSIVE,
+        Engine.TRANS,
+        features=(0,),
+        rules=(float_features, constant_shape_operand, not_empty),
+        lower=lower_move,
+        source="documented",
+        note=note,
+    )
 
 
 SPECS = (

@@ -24,7 +24,7 @@ def constant(value: ir.Value | None) -> np.ndarray | None:
 def shape(value: ir.Value | None) -> tuple[int, ...]:
     """Static shape; the internal form has one for every tensor."""
     assert value is not None and value.shape is not None, "the internal form has a shape for every tensor"
-    return tuple(int(d) for d in value.shape)
+    return tuple(int(d) for d in value.shape.numpy())
 
 
 def input_value(node: ir.Node, index: int) -> ir.Value | None:

@@ -48,7 +48,7 @@ def window_counts(node: ir.Node) -> np.ndarray:
         starts = np.arange(out) * geometry["strides"][i] - before
         positions = starts[:, None] + taps[None, :]
         along = ((positions >= first) & (positions < last)).sum(axis=1)
-        counts = counts * along.reshape((1, 1) + tuple(-1 if j == i else 1 for j in range(rank)))
+        counts = counts * along.reshape((1, 1, *(-1 if j == i else 1 for j in range(rank))))
     return counts
 
 
@@ -59,7 +59,9 @@ def lower_average_pool(ctx: Lowering, node: ir.Node) -> None:
     ratio = float(x.encoding.scale) / (np.maximum(window_counts(node), 1) * float(out.scale))
     if np.all(ratio == ratio.flat[0]):
         ratio = ratio[(slice(0, 1),) * ratio.ndim]
-    inputs = {"x": x.value, "window": np.ones((channels, 1, *kernel), np.int8), **scaled_by("", ratio)}
+    inputs: dict[str, ir.Value | np.ndarray] = {
+        "x": x.value, "window": np.ones((channels, 1, *kernel), np.int8), **scaled_by("", ratio),
+    }
     attributes = {**end_pads(node), "group": channels, "x_zero_point": x.encoding.zero_point}
     attributes.pop("kernel_shape", None)
     ctx.write(node, "AveragePool", inputs, attributes | output_attributes(ctx, node, out))
@@ -70,7 +72,9 @@ def _mean(ctx: Lowering, node: ir.Node, axes: list[int], keepdims: int) -> None:
     assert out is not None
     count = int(np.prod([shape(node.inputs[0])[a] for a in axes]))
     ratio = np.asarray(float(x.encoding.scale) / (count * float(out.scale)))
-    inputs = {"x": x.value, "axes": np.asarray(axes, np.int64), **scaled_by("", ratio)}
+    inputs: dict[str, ir.Value | np.ndarray] = {
+        "x": x.value, "axes": np.asarray(axes, np.int64), **scaled_by("", ratio),
+    }
     attributes = {"x_zero_point": x.encoding.zero_point, "keepdims": keepdims}
     ctx.write(node, "ReduceMean", inputs, attributes | output_attributes(ctx, node, out))
 

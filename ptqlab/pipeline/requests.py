@@ -42,13 +42,26 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
             continue
         node = plan.nodes[name]
         if not node.on_bpu and ask.on != "CPU":
-            findings.append(Finding("PTQ401", f"{name}: {ask.qtype} was asked for in {ask.level}_config and has no effect. "
-                                    f"{node.reason}", (name,)))
+            findings.append(
+                Finding(
+                    "PTQ401",
+                    f"{name}: {ask.qtype} was asked for in {ask.level}_config and has no effect. {node.reason}",
+                    (name,),
+                )
+            )
         elif node.granted != ask.qtype and node.rule in NOT_GRANTED:
-            findings.append(Finding("PTQ402", f"{name}: asked for {ask.qtype}, given {node.granted}. {node.reason}", (name,)))
+            findings.append(
+                Finding("PTQ402", f"{name}: asked for {ask.qtype}, given {node.granted}. {node.reason}", (name,))
+            )
         elif all(t is None for t in node.inputs) or node.reason.startswith("BPU: moves data"):
-            findings.append(Finding("PTQ401", f"{name}: {ask.qtype} was asked for in {ask.level}_config and has no effect: "
-                                    f"{node.op_type} is passive and takes its type from its neighbours", (name,)))
+            findings.append(
+                Finding(
+                    "PTQ401",
+                    f"{name}: {ask.qtype} was asked for in {ask.level}_config and has no effect: "
+                    f"{node.op_type} is passive and takes its type from its neighbours",
+                    (name,),
+                )
+            )
     return findings
 
 
@@ -63,13 +76,19 @@ def not_yet(config: Config) -> None:
         problems.append(_missing("input_parameters.input_type_rt", f"{entry.type_rt} for input '{entry.name}'",
                                  "featuremap", "use featuremap and feed what the float model wants"))
     if config.input_batch not in (None, 1):
-        problems.append(_missing("input_parameters.input_batch", str(config.input_batch), "no input_batch", "leave it out"))
+        problems.append(
+            _missing("input_parameters.input_batch", str(config.input_batch), "no input_batch", "leave it out")
+        )
     if config.separate_batch or config.separate_name:
         problems.append(_missing("input_parameters.separate_batch", "a batch to be separated", "false", "leave it out"))
     if config.model.remove_node_type or config.model.remove_node_name:
-        problems.append(_missing("model_parameters.remove_node_type", "nodes to be removed", "nothing to remove", "leave it out"))
+        problems.append(
+            _missing("model_parameters.remove_node_type", "nodes to be removed", "nothing to remove", "leave it out")
+        )
     if config.model.debug_mode:
-        problems.append(_missing("model_parameters.debug_mode", ", ".join(config.model.debug_mode), "no debug_mode", "leave it out"))
+        problems.append(
+            _missing("model_parameters.debug_mode", ", ".join(config.model.debug_mode), "no debug_mode", "leave it out")
+        )
     raise_if(problems, "This version of ptqlab cannot do that yet")
 
 

@@ -34,13 +34,27 @@ def _node_row(graph: FloatGraph, node: ir.Node, plan: Plan, calibration: Calibra
     if calibrated is not None and calibrated.all_zero:
         tags = tuple(dict.fromkeys((*tags, "all-zero")))
     return NodeRow(
-        name, node.op_type, decided.device.value, f"id({decided.segment})" if decided.on_bpu else "--", threshold,
-        _cosine(calibrated), _cosine(quantized), _data_type(graph, node, decided, plan, platform), decided.asked, granted,
-        decided.reason, decided.rule, decided.group if decided.group != name else "", tags, output,
+        name,
+        node.op_type,
+        decided.device.value,
+        f"id({decided.segment})" if decided.on_bpu else "--",
+        threshold,
+        _cosine(calibrated),
+        _cosine(quantized),
+        _data_type(graph, node, decided, plan, platform),
+        decided.asked,
+        granted,
+        decided.reason,
+        decided.rule,
+        decided.group if decided.group != name else "",
+        tags,
+        output,
     )
 
 
-def _threshold(node: ir.Node, decided: NodePlan, plan: Plan, calibration: Calibration) -> tuple[float | None, tuple[str, ...]]:
+def _threshold(
+    node: ir.Node, decided: NodePlan, plan: Plan, calibration: Calibration
+) -> tuple[float | None, tuple[str, ...]]:
     """Threshold of the first quantized input that the node reads from memory, and the tags of it and of the output."""
     output = plan.tensors.get(str(node.outputs[0].name))
     tags = calibration.thresholds[output.slot].tags if output else ()

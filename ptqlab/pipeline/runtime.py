@@ -40,7 +40,11 @@ class Runtime:
         problems = []
         if engine not in ENGINES:
             near = nearest(engine, ENGINES, 1)
-            problems.append(Problem("PTQ620", "engine", repr(engine), ", ".join(ENGINES), f"did you mean {near[0]}?" if near else ""))
+            problems.append(
+                Problem(
+                    "PTQ620", "engine", repr(engine), ", ".join(ENGINES), f"did you mean {near[0]}?" if near else ""
+                )
+            )
         if self.path.suffix not in SUFFIXES:
             problems.append(Problem("PTQ621", str(path), f"suffix {self.path.suffix!r}", ", ".join(SUFFIXES)))
         elif not self.path.is_file():
@@ -57,7 +61,10 @@ class Runtime:
         self._check = runner
         self.input_names, self.output_names = list(runner.input_names), list(runner.output_names)
         model = ir.load(self.path)
-        self.inputs, self.outputs = _infos(model.graph.inputs, self.input_names), _infos(model.graph.outputs, self.output_names)
+        self.inputs, self.outputs = (
+            _infos(model.graph.inputs, self.input_names),
+            _infos(model.graph.outputs, self.output_names),
+        )
         self._run: _Runner = lambda feeds: dict(zip(self.output_names, runner.run(None, feeds), strict=True))
 
     def _open_quantized(self, engine: str, threads: int) -> None:
@@ -79,7 +86,10 @@ class Runtime:
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Arrays of the outputs `names`, or of all outputs in order for None. Feeds are bound by name."""
         unknown = [n for n in names or () if n not in self.output_names]
-        raise_if([Problem("PTQ120", f"output '{n}'", "no such output", ", ".join(self.output_names)) for n in unknown], "Running the model")
+        raise_if(
+            [Problem("PTQ120", f"output '{n}'", "no such output", ", ".join(self.output_names)) for n in unknown],
+            "Running the model",
+        )
         self._check.check_feeds(feeds)
         results = self._run(feeds)
         return [results[n] for n in (self.output_names if names is None else names)]
@@ -88,7 +98,11 @@ class Runtime:
     def encodings(self) -> dict[str, dict[str, Any]]:
         """For `.bc` and `.hbm`: tensor of the optimized graph -> {"type", "scale", "zero_point"} of its integers."""
         if self._artifact is None:
-            raise PtqError(Problem("PTQ622", str(self.path), "a float model", "a .bc or .hbm", "float models have no integer tensors"))
+            raise PtqError(
+                Problem(
+                    "PTQ622", str(self.path), "a float model", "a .bc or .hbm", "float models have no integer tensors"
+                )
+            )
         return {
             name: {"type": t.qtype.value, "scale": t.scale, "zero_point": t.zero_point}
             for name, t in self._artifact.quantized.integers.items()

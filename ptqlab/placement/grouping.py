@@ -44,7 +44,13 @@ def _grow(graph: FloatGraph, main: ir.Node, on_bpu: Collection[str], taken: Coll
     high: float | None = None
     while (nxt := _sole_reader(graph, last)) is not None and str(nxt.name) in on_bpu and str(nxt.name) not in taken:
         other = _other_operand(nxt, last)
-        if nxt.op_type == "Add" and residual is None and bias_add is None and len(members) == 1 and _is_bias(nxt, other):
+        if (
+            nxt.op_type == "Add"
+            and residual is None
+            and bias_add is None
+            and len(members) == 1
+            and _is_bias(nxt, other)
+        ):
             bias_add = str(nxt.name)
         elif nxt.op_type == "Add" and residual is None and other is not None and _is_residual(graph, nxt, other):
             residual = (str(nxt.name), other)

@@ -18,7 +18,9 @@ def place(graph: FloatGraph, platform: Platform, asks: Asks | None = None) -> Pl
     verdicts = {str(n.name): judge(n, asks.of(str(n.name)), platform) for n in graph.nodes}
     regions = find_regions(graph, verdicts, asks, platform.tail_type.value)
     groups = make_groups(graph, regions.on_bpu, regions.tails)
-    tensors, sources = make_slots(graph, groups, regions.tails, regions.verdicts, asks.output if asks.forces_tail else None)
+    tensors, sources = make_slots(
+        graph, groups, regions.tails, regions.verdicts, asks.output if asks.forces_tail else None
+    )
     segments = number_segments(graph, regions.on_bpu)
     member_of = {member: group for group in groups.values() for member in group.members}
     nodes = {
@@ -42,8 +44,17 @@ def _node_plan(
     elif group is not None and group.main != name:
         reason = f"BPU: computed inside {group.main}, with no quantizer between. " + reason
     return NodePlan(
-        name, op_type, Device.BPU if on_bpu else Device.CPU, _asked_word(asked.qtype, dict(asked.inputs)), verdict.granted,
-        verdict.inputs, verdict.rule, reason, segments.get(name), group.main if group else name, tail,
+        name,
+        op_type,
+        Device.BPU if on_bpu else Device.CPU,
+        _asked_word(asked.qtype, dict(asked.inputs)),
+        verdict.granted,
+        verdict.inputs,
+        verdict.rule,
+        reason,
+        segments.get(name),
+        group.main if group else name,
+        tail,
     )
 
 

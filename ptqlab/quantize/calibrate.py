@@ -59,14 +59,26 @@ def _threshold(
     nodes = tuple(str(p.name) for t in sources if (p := graph.producer(t)) is not None)
     where = f"tensor {slot}" + (f" (node {nodes[0]})" if nodes else "")
     if seen.not_finite:
-        findings.append(Finding(
-            "PTQ502", f"{where}: {seen.not_finite} of {seen.count} values are NaN or Inf in the float model; they do not "
-            "count for the threshold", nodes, "look at the float model with these samples"))
+        findings.append(
+            Finding(
+                "PTQ502",
+                f"{where}: {seen.not_finite} of {seen.count} values are NaN or Inf in the float model; they do not "
+                "count for the threshold",
+                nodes,
+                "look at the float model with these samples",
+            )
+        )
     value = float(np.float32(seen.largest))
     if value == 0.0:
-        findings.append(Finding(
-            "PTQ501", f"{where} is all zero over all samples; a threshold of {SAFE_THRESHOLD} stands in for the 0 that was "
-            "seen", nodes, "use samples that reach this part of the model, or see whether it is dead"))
+        findings.append(
+            Finding(
+                "PTQ501",
+                f"{where} is all zero over all samples; a threshold of {SAFE_THRESHOLD} stands in for the 0 that was "
+                "seen",
+                nodes,
+                "use samples that reach this part of the model, or see whether it is dead",
+            )
+        )
         return Threshold(0.0, 0.0, SAFE_THRESHOLD, "max", ("all-zero",))
     if value > LARGE_THRESHOLD:
         findings.append(Finding(

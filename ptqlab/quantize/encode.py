@@ -46,7 +46,10 @@ def _widened(wide: dict[str, int]) -> Finding:
     named = ", ".join(f"{node} ({count})" for node, count in list(wide.items())[:5])
     more = f" and {len(wide) - 5} more operators" if len(wide) > 5 else ""
     return Finding(
-        "PTQ510", f"{sum(wide.values())} channels have a bias that does not fit 32 bits beside weights this small; their weight "
-        f"scale was widened, so that their weights use fewer codes: {named}{more}", tuple(wide),
-        "channels with almost no weights (pruned, or left over from folding a BatchNormalization) lose nothing by it", "note",
+        "PTQ510",
+        f"{sum(wide.values())} channels have a bias that does not fit 32 bits beside weights this small; their weight "
+        f"scale was widened, so that their weights use fewer codes: {named}{more}",
+        tuple(wide),
+        "channels with almost no weights (pruned, or left over from folding a BatchNormalization) lose nothing by it",
+        "note",
     )

@@ -13,9 +13,9 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.graph import FloatGraph
+from ptqlab.ops.conv import scaled_by
 from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS
 from ptqlab.ops.integer.boundary import quantize as quantize_kernel
-from ptqlab.ops.conv import scaled_by
 from ptqlab.ops.spec import Encoding, Operand, Role, WeightEncoding
 from ptqlab.ops.table import spec_of
 from ptqlab.stages.calibration import Encodings
@@ -88,7 +88,9 @@ class _Lowering:
         encoding = self.output(node)
         assert encoding is not None
         group = self.plan.group_of(str(node.name))
-        out = self._emit(op, str(node.name), inputs, attributes, group.output, "quantized", encoding.qtype, group.members)
+        out = self._emit(
+            op, str(node.name), inputs, attributes, group.output, "quantized", encoding.qtype, group.members
+        )
         self._stored(group.output, out, encoding)
 
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
@@ -104,7 +106,9 @@ class _Lowering:
         encoding = self.encodings.slots[self.plan.tensors[tensor].slot]
         values = [self._constant(f"{node.name}_operand{i}", v) if isinstance(v, np.ndarray) else v
                   for i, v in enumerate(inputs)]
-        made = ir.Node("", node.op_type, values, attributes=list(node.attributes.values()), num_outputs=1, name=node.name)
+        made = ir.Node(
+            "", node.op_type, values, attributes=list(node.attributes.values()), num_outputs=1, name=node.name
+        )
         out = self._finish(made, self._fresh(f"{tensor}_quantized"), self.graph.values[tensor].shape,
                            ir.DataType.from_numpy(encoding.qtype.numpy), (str(node.name),))
         self._stored(tensor, out, encoding)
@@ -192,30 +196,40 @@ class _Lowering:
             attributes = {"x_zero_point": own.zero_point, "y_zero_point": encoding.zero_point, "low": encoding.low,
                           "high": encoding.high, "to": _onnx_type(encoding.qtype)}
             label = f"{name}_to_{encoding.qtype.value}" + ("" if slot == self.plan.tensors[name].slot else f"_{slot}")
-            out = self._emit("Rescale", f"{label}_requantize", inputs, attributes, name, "requantized", encoding.qtype, ())
+            out = self._emit(
+                "Rescale", f"{label}_requantize", inputs, attributes, name, "requantized", encoding.qtype, ()
+            )
             self.views[key] = Operand(out, encoding)
         return self.views[key]
 
     def _quantize(self, tensor: str, encoding: Encoding) -> ir.Value:
         attributes = {"y_zero_point": encoding.zero_point, "low": encoding.low, "high": encoding.high,
                       "to": _onnx_type(encoding.qtype)}
-        inputs = {"x": self._float(self.graph.values[tensor]), "scale": np.asarray(encoding.scale, np.float32)}
+        inputs: dict[str, ir.Value | np.ndarray] = {
+            "x": self._float(self.graph.values[tensor]), "scale": np.asarray(encoding.scale, np.float32),
+        }
         return self._emit("Quantize", f"{tensor}_quantize", inputs, attributes, tensor, "quantized", encoding.qtype, ())
 
     def _dequantize(self, tensor: str, codes: ir.Value, scale: np.ndarray, zero_point: int) -> ir.Value:
-        inputs = {"x": codes, "scale": np.asarray(scale, np.float32)}
-        return self._emit("Dequantize", f"{tensor}_dequantize", inputs, {"x_zero_point": zero_point}, tensor, "", None, ())
+        inputs: dict[str, ir.Value | np.ndarray] = {"x": codes, "scale": np.asarray(scale, np.float32)}
+        return self._emit(
+            "Dequantize", f"{tensor}_dequantize", inputs, {"x_zero_point": zero_point}, tensor, "", None, ()
+        )
 
     def _stored(self, tensor: str, codes: ir.Value, encoding: Encoding) -> None:
         self.codes[tensor] = codes
-        self.integers[tensor] = IntegerTensor(str(codes.name), encoding.qtype, np.asarray(encoding.scale), encoding.zero_point)
+        self.integers[tensor] = IntegerTensor(
+            str(codes.name), encoding.qtype, np.asarray(encoding.scale), encoding.zero_point
+        )
 
     def _emit(self, op: str, name: str, inputs: Mapping[str, ir.Value | np.ndarray], attributes: Mapping[str, Any],
               tensor: str, suffix: str, qtype: QType | None, nodes: tuple[str, ...]) -> ir.Value:
         """Append integer operator `op` that makes the form `suffix` of a tensor ("" for the float tensor itself)."""
         spec = INTEGER_OPS[op]
         assert set(spec.inputs) == set(inputs), f"{op} takes {spec.inputs}, given {sorted(inputs)}"
-        assert set(spec.attributes) == set(attributes), f"{op} has {sorted(spec.attributes)}, given {sorted(attributes)}"
+        assert set(spec.attributes) == set(attributes), (
+            f"{op} has {sorted(spec.attributes)}, given {sorted(attributes)}"
+        )
         values = [self._operand(f"{name}_{i}", inputs[i]) for i in spec.inputs]
         attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
         node = ir.Node(DOMAIN, op, values, attributes=attrs, num_outputs=1, name=name)
@@ -238,7 +252,7 @@ class _Lowering:
         device = "BPU" if node.op_type != "Identity" or node.domain else "CPU"
         node.metadata_props.update({SOURCE: json.dumps(list(nodes)), DEVICE: device})
         out = node.outputs[0]
-        out.name, out.shape, out.dtype = output, shape, dtype
+        out.name, out.shape, out.type = output, shape, None if dtype is None else ir.TensorType(dtype)
         return out
 
     def _operand(self, name: str, value: ir.Value | np.ndarray) -> ir.Value:

@@ -51,7 +51,9 @@ def encode_weights(node: ir.Node, added: np.ndarray | None, x: Encoding) -> tupl
     smallest = np.abs(bias) / (np.float64(x.scale) * LARGEST_BIAS)
     widened = tuple(int(c) for c in np.nonzero(smallest > scale)[0])
     # nextafter: the float32 scale must not round below what the bias needs
-    scale = np.where(smallest > scale, np.nextafter(smallest.astype(np.float32), np.float32(np.inf)), scale).astype(np.float32)
+    scale = np.where(smallest > scale, np.nextafter(smallest.astype(np.float32), np.float32(np.inf)), scale).astype(
+        np.float32
+    )
     along = scale.reshape(tuple(-1 if a == axis else 1 for a in range(raw.ndim)))
     codes = quantize(raw, along, 0, QType.INT8.qmin, QType.INT8.qmax).astype(np.int8)
     if node.op_type == "Gemm" and axis == 0:

@@ -74,10 +74,11 @@ class _FastGraph:
         return value
 
     def add(self, node: ir.Node) -> None:
-        arrays = {}
-        values = {}
+        arrays: dict[str, np.ndarray] = {}
+        values: dict[str, ir.Value] = {}
         attributes = {a.name: a.value for a in node.attributes.values()}
-        names = INTEGER_OPS[node.op_type].inputs if node.domain == DOMAIN else range(len(node.inputs))
+        own = INTEGER_OPS[node.op_type] if node.domain == DOMAIN else None
+        names = own.inputs if own else tuple(str(index) for index in range(len(node.inputs)))
         for name, value in zip(names, node.inputs, strict=True):
             if value is None:
                 continue
@@ -85,13 +86,16 @@ class _FastGraph:
                 arrays[name] = value.const_value.numpy()
             else:
                 values[name] = self.values[str(value.name)]
-        if node.domain == DOMAIN:
+        if own:
             emitter = FastEmitter(values, attributes, arrays, self.constant)
-            result = INTEGER_OPS[node.op_type].emit(emitter)
+            result = own.emit(emitter)
             nodes = emitter.nodes
         else:
             # a mover: integer operands that are data travel as float32, shape operands stay what they are
-            data = [values.get(i) if i in values else self.constant(_carried(arrays[i])) if i in arrays else None for i in names]
+            data = [
+                values[name] if name in values else self.constant(_carried(arrays[name])) if name in arrays else None
+                for name in names
+            ]
             mover = ir.Node("", node.op_type, data, attributes=list(node.attributes.values()), num_outputs=1)
             result, nodes = mover.outputs[0], [mover]
         for index, made in enumerate(nodes):

@@ -22,20 +22,26 @@ class ReferenceExecutor(Executor):
             arrays = [_array(v, local, live) for v in node.inputs]
             result = run_node(node, arrays)
             expected = node.outputs[0].shape
-            assert expected is None or tuple(result.shape) == tuple(expected.numpy()), f"{name} gave {result.shape}, not {expected}"
+            assert expected is None or tuple(result.shape) == tuple(expected.numpy()), (
+                f"{name} gave {result.shape}, not {expected}"
+            )
             local[str(node.outputs[0].name)] = result
         return {name: local[name] for name in self.wanted(part)}
 
 
 def run_node(node: ir.Node, arrays: list[np.ndarray | None]) -> np.ndarray:
     """Result of one integer operator or mover."""
-    attributes = {a.name: (list(a.value) if isinstance(a.value, (tuple, list)) else a.value) for a in node.attributes.values()}
+    attributes = {
+        a.name: (list(a.value) if isinstance(a.value, (tuple, list)) else a.value) for a in node.attributes.values()
+    }
     if node.domain == DOMAIN:
         return INTEGER_OPS[node.op_type].reference(attributes, *arrays)
     return MOVERS[node.op_type](attributes, *arrays)
 
 
-def _array(value: ir.Value | None, local: Mapping[str, np.ndarray], live: Mapping[str, np.ndarray]) -> np.ndarray | None:
+def _array(
+    value: ir.Value | None, local: Mapping[str, np.ndarray], live: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
     if value is None:
         return None
     if value.const_value is not None:

@@ -138,7 +138,9 @@ class Record:
                 plain[key] = tuple(TensorInfo(i["name"], i["dtype"], tuple(i["shape"])) for i in data[key])
             return cls(**plain)
         except (KeyError, TypeError) as error:
-            raise PtqError(Problem("PTQ601", where, f"incomplete record: {error}", "a record written by ptqlab")) from None
+            raise PtqError(
+                Problem("PTQ601", where, f"incomplete record: {error}", "a record written by ptqlab")
+            ) from None
 
     @classmethod
     def load(cls, path: Path) -> Record:
