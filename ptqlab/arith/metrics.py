@@ -1,6 +1,8 @@
 """How near two tensors are, summed up over samples without keeping them.
 
-cosine(a, b): both all zero -> 1.0, exactly one all zero -> 0.0 (our definition).
+cosine(a, b): both all zero -> 1.0, exactly one all zero -> 0.0 (our definition). Elements whose reference is
+not finite (the -Inf of a mask) are left out and counted; a result that is NaN or Inf where the reference is
+finite makes every figure NaN: a broken tensor never looks like a good one.
 """
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ class Agreement:
 
     Sums are float64; dot products are made in float32 over chunks of 16 K elements (error about 1e-7
     relative) and added up in float64.
+
+    not_finite  elements left out because the reference is NaN or Inf there
     """
 
     aa: float = 0.0
@@ -27,6 +31,7 @@ class Agreement:
     max_diff: float = 0.0
     count: int = 0
     samples: int = 0
+    not_finite: int = 0
     _exact: bool = False
 
     def add(self, a: np.ndarray, b: np.ndarray, distances: bool = False) -> None:
@@ -35,17 +40,32 @@ class Agreement:
         y = np.ascontiguousarray(b, dtype=np.float32).ravel()
         for start in range(0, x.size, CHUNK):
             p, q = x[start : start + CHUNK], y[start : start + CHUNK]
-            self.aa += float(np.dot(p, p))
-            self.bb += float(np.dot(q, q))
-            self.ab += float(np.dot(p, q))
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
+                sums = float(np.dot(p, p)), float(np.dot(q, q)), float(np.dot(p, q))
+            if not np.isfinite(sum(sums)):
+                sums = self._careful(p, q)
+            self.aa += sums[0]
+            self.bb += sums[1]
+            self.ab += sums[2]
         if distances:
-            diff = np.abs(x.astype(np.float64) - y.astype(np.float64))
+            with np.errstate(invalid="ignore"):
+                diff = x.astype(np.float64) - y.astype(np.float64)
+            diff = np.abs(np.where(np.isfinite(x), diff, 0.0))
             self.dd += float(np.dot(diff, diff))
             self.abs_diff += float(diff.sum())
             self._exact = True
-            self.max_diff = max(self.max_diff, float(diff.max(initial=0.0)))
+            self.max_diff = float(np.maximum(self.max_diff, diff.max(initial=0.0)))
         self.count += x.size
         self.samples += 1
+
+    def _careful(self, p: np.ndarray, q: np.ndarray) -> tuple[float, float, float]:
+        """The sums of a chunk whose float32 dot products are not finite, in float64 and without what is left out."""
+        kept = np.isfinite(p)
+        self.not_finite += p.size - int(kept.sum())
+        a, b = p[kept].astype(np.float64), q[kept].astype(np.float64)
+        if not np.isfinite(b).all():
+            return float(np.dot(a, a)), float("nan"), float("nan")
+        return float(np.dot(a, a)), float(np.dot(b, b)), float(np.dot(a, b))
 
     @property
     def all_zero(self) -> bool:
@@ -55,6 +75,8 @@ class Agreement:
     def cosine(self) -> float:
         if self.all_zero:
             return 1.0
+        if np.isnan(self.ab):
+            return float("nan")
         if self.aa == 0.0 or self.bb == 0.0:
             return 0.0
         # sqrt of each factor, not of the product: the product overflows for large activations
@@ -65,7 +87,7 @@ class Agreement:
         """Sum of (a-b)^2; without `distances` from the dot products, good to about 60 dB of SQNR."""
         if self._exact:
             return self.dd
-        return max(0.0, self.aa - 2.0 * self.ab + self.bb)
+        return float(np.maximum(0.0, self.aa - 2.0 * self.ab + self.bb))
 
     @property
     def mse(self) -> float:
@@ -74,8 +96,8 @@ class Agreement:
     @property
     def sqnr(self) -> float:
         """Signal to quantization noise, 10 log10(sum a^2 / sum (a-b)^2) in dB; inf when equal."""
-        if self.squared_error == 0.0:
-            return float("inf")
+        if self.squared_error == 0.0 or np.isnan(self.squared_error):
+            return float("nan") if np.isnan(self.squared_error) else float("inf")
         return float(10.0 * np.log10(self.aa / self.squared_error)) if self.aa else float("-inf")
 
     @property

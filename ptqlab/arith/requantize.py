@@ -16,8 +16,8 @@ import numpy as np
 
 MULTIPLIER_BITS = 15
 GUARD_BITS = 8
-# Below 2^-36 no accumulator of 31 bits reaches half an output step: the ratio is zero for every value it can meet.
-SMALLEST_RATIO = 2.0**-36
+# Below 2^-39 no accumulator of 38 bits reaches half an output step: the ratio is zero for every value it can meet.
+SMALLEST_RATIO = 2.0**-39
 LARGEST_RATIO = 2.0**20
 
 

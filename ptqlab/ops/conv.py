@@ -4,9 +4,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.arith.requantize import fixed_point
+from ptqlab.arith.requantize import LARGEST_RATIO, fixed_point
 from ptqlab.ops.node import attribute, shape, spatial_geometry
-from ptqlab.ops.rules import constant_weights, explicit_pads, float_features, not_empty
+from ptqlab.ops.rules import constant_weights, explicit_pads, few_products, float_features, not_empty
 from ptqlab.ops.spec import Encoding, Engine, Lowering, Operand, OpSpec, Role
 from ptqlab.platforms import Platform
 
@@ -49,8 +49,13 @@ def lower_accumulating(
 
 
 def scaled_by(prefix: str, ratio: np.ndarray) -> dict[str, np.ndarray]:
-    """The multiplier and shift inputs for a real ratio."""
-    multiplier, shift = fixed_point(ratio)
+    """The multiplier and shift inputs for a real ratio.
+
+    A ratio of 2^20 or more (a tensor that was all but zero over the samples behind one that was not) is held
+    just below: one input step then saturates any output, as it would with the ratio itself.
+    """
+    largest = np.nextafter(LARGEST_RATIO, 0.0)
+    multiplier, shift = fixed_point(np.clip(ratio, -largest, largest))
     return {f"{prefix}multiplier": multiplier, f"{prefix}shift": shift}
 
 
@@ -81,7 +86,7 @@ def lower_conv(ctx: Lowering, node: ir.Node) -> None:
 
 CONV = OpSpec(
     "Conv", Role.ACTIVE, Engine.TAE, features=(0,),
-    rules=(float_features, constant_weights, explicit_pads, at_most_two_spatial_axes, not_empty),
+    rules=(float_features, constant_weights, explicit_pads, at_most_two_spatial_axes, few_products, not_empty),
     lower=lower_conv, source="documented",
     note="int8 weights per output channel; Relu, Clip and a residual Add behind it are computed inside",
 )

@@ -50,9 +50,9 @@ def _one_operand(ctx: Lowering, node: ir.Node, x: Operand, ratio: np.ndarray, of
     if offset is None:
         ctx.write(node, "Rescale", inputs, attributes)
         return
-    guarded = round_half_away(offset.astype(np.float64) * (1 << GUARD_BITS))
+    guarded = round_half_away(np.asarray(offset, np.float64) * (1 << GUARD_BITS))
     # an offset beyond 2^23 output steps saturates the output whatever x is, so the 32 bits lose nothing
-    inputs["offset"] = np.clip(guarded, -(2**31), 2**31 - 1).astype(np.int32)
+    inputs["offset"] = np.asarray(np.clip(guarded, -(2**31), 2**31 - 1), np.int32)
     ctx.write(node, "RescaleAdd", inputs, attributes)
 
 

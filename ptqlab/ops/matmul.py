@@ -5,7 +5,7 @@ import onnx_ir as ir
 
 from ptqlab.ops.conv import lower_accumulating
 from ptqlab.ops.node import attribute, shape
-from ptqlab.ops.rules import constant_weights, float_features, not_empty
+from ptqlab.ops.rules import constant_weights, few_products, float_features, not_empty
 from ptqlab.ops.spec import Engine, Lowering, OpSpec, Role
 from ptqlab.platforms import Platform
 
@@ -40,12 +40,13 @@ def lower_matmul(ctx: Lowering, node: ir.Node) -> None:
 
 MATMUL = OpSpec(
     "MatMul", Role.ACTIVE, Engine.TAE, features=(0,),
-    rules=(float_features, constant_weights, matrix_weights, not_empty), lower=lower_matmul, source="documented",
+    rules=(float_features, constant_weights, matrix_weights, few_products, not_empty), lower=lower_matmul,
+    source="documented",
     note="int8 weights per output channel; a constant Add behind it joins the bias",
 )
 GEMM = OpSpec(
     "Gemm", Role.ACTIVE, Engine.TAE, features=(0,),
-    rules=(float_features, constant_weights, matrix_weights, plain_gemm, channel_bias, not_empty), lower=lower_matmul,
-    source="documented", note="as MatMul",
+    rules=(float_features, constant_weights, matrix_weights, plain_gemm, channel_bias, few_products, not_empty),
+    lower=lower_matmul, source="documented", note="as MatMul",
 )
 SPECS = (MATMUL, GEMM)

@@ -1,10 +1,13 @@
 """Rules that several operators share. Each docstring is the rule as users read it."""
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.platforms import Platform
+
+PRODUCTS = 1 << 16
 
 
 def float_features(node: ir.Node, platform: Platform) -> str | None:
@@ -27,6 +30,13 @@ def constant_weights(node: ir.Node, platform: Platform) -> str | None:
     if bias is not None and constant(bias) is None:
         return f"bias {bias.name} is computed"
     return None
+
+
+def few_products(node: ir.Node, platform: Platform) -> str | None:
+    """One output sums at most 65,536 products, so that no data can overflow the accumulator."""
+    # int8: 2^16 * 127 * 255 < 2^31;  int16: 2^16 * 127 * 2^15 + the largest bias < 2^38, what `rescale` is exact for
+    count = int(np.prod(shape(node.inputs[1])[1:])) if node.op_type == "Conv" else shape(node.inputs[0])[-1]
+    return None if count <= PRODUCTS else f"{count} products"
 
 
 def explicit_pads(node: ir.Node, platform: Platform) -> str | None:

@@ -39,17 +39,20 @@ def weight_l1(weight: np.ndarray, channel_axis: int) -> np.ndarray:
 def accumulate8(e: Emitter, product: Product, integer_product: IntegerProduct, channel_axis: int) -> ir.Value:
     """Accumulator of int8 features (input "x") and int8 weights (input "weight"), bias included."""
     weight = e.known("weight")
+    bound = None
     if e.fast and weight is not None:
-        span = code_span(8, e.attributes["x_zero_point"])
         bias = _bias_array(e)
-        if np.all(weight_l1(weight, channel_axis) * span + np.abs(bias).ravel() < EXACT_FLOAT32):
-            x = _centred(e)
-            acc = product(e, x, e.const(weight.astype(np.float32)))
+        bound = accumulator_bound(weight, bias, channel_axis, e.attributes, 8)
+        if bound < EXACT_FLOAT32:
+            acc = product(e, _centred(e), e.const(weight.astype(np.float32)))
             return acc if not bias.any() else e.op("Add", acc, e.const(bias.astype(np.float32)))
     x = e.cast(e.op("Add", e.codes("x"), e.const(np.float32(128))), UINT8)
     zero = e.cast(e.op("Add", e.integer("x_zero_point", INT32), e.const(np.int32(128))), UINT8)
     acc = integer_product(e, x, _weight_bytes(e), zero, e.const(np.uint8(128)))
-    return e.op("Add", acc, e.cast(e.input("bias"), INT32))
+    # the products alone fit 32 bits by rule (ops.rules.few_products); with the bias they may not
+    if bound is not None and bound < 1 << 31:
+        return e.op("Add", acc, e.cast(e.input("bias"), INT32))
+    return e.op("Add", e.cast(acc, DOUBLE), e.cast(e.input("bias"), DOUBLE))
 
 
 def accumulate16(e: Emitter, product: Product, integer_product: IntegerProduct, channel_axis: int) -> ir.Value:
@@ -95,6 +98,6 @@ def _weight_bytes(e: Emitter) -> ir.Value:
 
 def accumulator_bound(weight: np.ndarray, bias: np.ndarray, channel_axis: int, attributes: Mapping[str, Any],
                       bits: int) -> int:
-    """Largest |accumulator| that any input can give; the hardware's accumulator has 32 bits."""
+    """Largest |accumulator| that any input can give."""
     span = code_span(bits, attributes["x_zero_point"])
     return int((weight_l1(weight, channel_axis) * span + np.abs(bias.astype(np.int64)).ravel()).max(initial=0))

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.ops.emit import DOUBLE, INT32, Emitter
+from ptqlab.ops.emit import DOUBLE, Emitter
 from ptqlab.ops.integer.accumulate import accumulate8, accumulate16
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
     emit_requantize_sum,
+    emit_saturate32,
     requantize,
     requantize_sum,
+    saturate32,
 )
 from ptqlab.ops.integer.spec import INT, INTS, IntegerOp
 
@@ -83,9 +85,7 @@ def conv_add(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: 
 
 
 def conv_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    acc = accumulate(attrs, x, weight, bias)
-    assert np.abs(acc).max(initial=0) < 1 << 31, "the accumulator has 32 bits"
-    return acc.astype(np.int32)
+    return saturate32(accumulate(attrs, x, weight, bias))
 
 
 def emit_residual(e: Emitter, acc: ir.Value) -> ir.Value:
@@ -107,8 +107,8 @@ def _variants(prefix: str, acc: Any) -> tuple[IntegerOp, ...]:
                   lambda e: emit_residual(e, acc(e)),
                   EQUATION + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
         IntegerOp(f"{prefix}ConvTail", WEIGHTS, GEOMETRY, conv_tail,
-                  lambda e: acc(e) if e.fast else e.cast(acc(e), INT32),
-                  EQUATION + "y = acc (int32)"),
+                  lambda e: emit_saturate32(e, acc(e)),
+                  EQUATION + "y = clamp(acc, -2^31, 2^31 - 1)"),
     )
 
 

@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.ops.emit import INT32, Emitter
+from ptqlab.ops.emit import Emitter
 from ptqlab.ops.integer.accumulate import accumulate8, accumulate16
 from ptqlab.ops.integer.conv import RESIDUAL, SCALED, WEIGHTS, emit_residual
-from ptqlab.ops.integer.scaling import OUTPUT_ATTRIBUTES, emit_requantize, requantize, requantize_sum
+from ptqlab.ops.integer.scaling import (
+    OUTPUT_ATTRIBUTES,
+    emit_requantize,
+    emit_saturate32,
+    requantize,
+    requantize_sum,
+    saturate32,
+)
 from ptqlab.ops.integer.spec import INT, IntegerOp
 
 ATTRIBUTES = {"x_zero_point": INT}
@@ -37,9 +44,7 @@ def matmul_add(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias
 
 
 def matmul_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    acc = accumulate(attrs, x, weight, bias)
-    assert np.abs(acc).max(initial=0) < 1 << 31, "the accumulator has 32 bits"
-    return acc.astype(np.int32)
+    return saturate32(accumulate(attrs, x, weight, bias))
 
 
 def _product(e: Emitter, x: ir.Value, w: ir.Value) -> ir.Value:
@@ -66,7 +71,7 @@ def _variants(prefix: str, acc: Any) -> tuple[IntegerOp, ...]:
                   matmul_add, lambda e: emit_residual(e, acc(e)),
                   EQUATION + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
         IntegerOp(f"{prefix}MatMulTail", WEIGHTS, ATTRIBUTES, matmul_tail,
-                  lambda e: acc(e) if e.fast else e.cast(acc(e), INT32), EQUATION + "y = acc (int32)"),
+                  lambda e: emit_saturate32(e, acc(e)), EQUATION + "y = clamp(acc, -2^31, 2^31 - 1)"),
     )
 
 

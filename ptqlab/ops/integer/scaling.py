@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.arith.formats import QType
 from ptqlab.arith.requantize import GUARD_BITS, clamp, rescale
-from ptqlab.ops.emit import DOUBLE, Emitter
+from ptqlab.ops.emit import DOUBLE, INT32, Emitter
 from ptqlab.ops.integer.spec import INT, output_dtype
 
 OUTPUT_ATTRIBUTES = {"y_zero_point": INT, "low": INT, "high": INT, "to": INT}
@@ -54,7 +55,19 @@ def emit_guarded(e: Emitter, terms: list[ir.Value]) -> ir.Value:
 
 
 def _round_and_saturate(e: Emitter, scaled: ir.Value) -> ir.Value:
-    # floor(v + 0.5) + zp = floor(v + (0.5 + zp)): the zero point is whole
-    offset = e.op("Add", e.integer("y_zero_point", DOUBLE), e.const(np.float64(0.5))) if not e.fast else e.const(
-        np.float64(0.5 + e.attributes["y_zero_point"]))
-    return e.saturate(e.op("Floor", e.op("Add", scaled, offset)))
+    # the zero point comes after the floor: 0.5 + zp could cost the last bits of a small `scaled`
+    codes = e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5))))
+    if not e.fast or e.attributes["y_zero_point"]:
+        codes = e.op("Add", codes, e.integer("y_zero_point", DOUBLE))
+    return e.saturate(codes)
+
+
+def saturate32(acc: np.ndarray) -> np.ndarray:
+    """y = clamp(acc, -2^31, 2^31 - 1): a tail hands its accumulator on in 32 bits; overflow saturates [doc, Add]."""
+    return np.clip(acc, QType.INT32.qmin, QType.INT32.qmax).astype(np.int32)
+
+
+def emit_saturate32(e: Emitter, acc: ir.Value) -> ir.Value:
+    # by way of float64 in every form: it also keeps onnxruntime from fusing the convolution with what follows
+    low, high = (e.const(np.float64(bound)) for bound in (QType.INT32.qmin, QType.INT32.qmax))
+    return e.cast(e.op("Clip", e.cast(acc, DOUBLE), low, high), INT32)
