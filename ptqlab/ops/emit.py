@@ -182,6 +182,7 @@ def function_body(
     opset: int,
 ) -> ir.Function:
     """The model-local function of an operator: `emit(FunctionEmitter)` between named inputs and output `y`."""
+    assert "y" not in inputs, "y is the name of the output"
     values = {i: ir.Value(name=i) for i in inputs}
     emitter = FunctionEmitter(values, {})
     result = emit(emitter)

@@ -20,16 +20,16 @@ VIDEO_RANGE = np.array([[76309, 76309, 76309], [0, -25675, 132201], [104597, -53
 CHROMA_OFFSET, VIDEO_BLACK = 128, 16
 
 
-def nv12_to_yuv(attrs: Mapping[str, Any], y: np.ndarray, uv: np.ndarray) -> np.ndarray:
+def nv12_to_yuv(attrs: Mapping[str, Any], luma: np.ndarray, chroma: np.ndarray) -> np.ndarray:
     """[1,H,W,1] and [1,H/2,W/2,2] to [1,H,W,3]: each chroma pair serves its 2 x 2 pixels."""
-    return np.concatenate([y, uv.repeat(2, axis=1).repeat(2, axis=2)], axis=3)
+    return np.concatenate([luma, chroma.repeat(2, axis=1).repeat(2, axis=2)], axis=3)
 
 
 def _emit_nv12(e: Emitter) -> ir.Value:
-    chroma = e.op("Transpose", e.codes("uv"), perm=[0, 3, 1, 2])
+    planes = e.op("Transpose", e.codes("chroma"), perm=[0, 3, 1, 2])
     scales = e.const(np.array([1, 1, 2, 2], np.float32))
-    large = e.op("Resize", chroma, None, scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-    return e.store(e.op("Concat", e.codes("y"), e.op("Transpose", large, perm=[0, 2, 3, 1]), axis=3))
+    large = e.op("Resize", planes, None, scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    return e.store(e.op("Concat", e.codes("luma"), e.op("Transpose", large, perm=[0, 2, 3, 1]), axis=3))
 
 
 def convert_colour(attrs: Mapping[str, Any], x: np.ndarray, matrix: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def _emit_lookup(e: Emitter) -> ir.Value:
 
 
 IMAGE_OPS = (
-    IntegerOp("Nv12ToYuv", ("y", "uv"), {"to": INT}, nv12_to_yuv, _emit_nv12,
+    IntegerOp("Nv12ToYuv", ("luma", "chroma"), {"to": INT}, nv12_to_yuv, _emit_nv12,
               "yuv[h,w] = (y[h,w], uv[h/2,w/2])"),
     IntegerOp("ConvertColour", ("x", "matrix", "offset"), {"to": INT}, convert_colour, _emit_colour,
               "out[c] = clamp((sum_j (x[j] - offset[j]) * matrix[j,c] + 2^15) >> 16, 0, 255)"),
