@@ -38,6 +38,7 @@ SUFFIXES: Mapping[str, str] = MappingProxyType({
 #: Names that carry no prefix.
 FIXED: Mapping[str, str] = MappingProxyType({
     "log": "hb_compile.log",
+    "deleted_nodes": "deleted_nodes_info.txt",
     "shape_inference_fail": "shape_inference_fail.onnx",
 })
 

@@ -1,4 +1,5 @@
 """The main job as a list of stages: float model in, quantized model and its story out."""
+
 from __future__ import annotations
 
 import time
@@ -8,6 +9,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
+
+import numpy as np
 
 from ptqlab import config as configuration
 from ptqlab.artifacts.files import Workspace
@@ -19,8 +22,9 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
 from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
+from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
 from ptqlab.pipeline.measure import Measures, measure
-from ptqlab.placement import place
+from ptqlab.placement import Asks, place
 from ptqlab.platforms import Platform, platform
 from ptqlab.quantize.calibrate import calibrate
 from ptqlab.quantize.calibrated import calibrated_model
@@ -29,7 +33,7 @@ from ptqlab.quantize.encode import encode
 from ptqlab.quantize.lower import lower
 from ptqlab.quantize.samples import Samples, load_samples, random_samples
 from ptqlab.stages.plan import Plan
-from ptqlab.stages.quantized import CalibratedModel, QuantizedModel
+from ptqlab.stages.quantized import CalibratedModel
 from ptqlab.stages.record import Record
 
 RANDOM_SAMPLES = 1
@@ -57,15 +61,15 @@ class _Run:
             self.watch.finding(finding)
 
 
-def compile_model(config: Config, *, skip: str | None = None, watch: Watch | None = None,
-                  executor: Executor | None = None) -> Record:
+def compile_model(
+    config: Config, *, skip: str | None = None, watch: Watch | None = None, executor: Executor | None = None
+) -> Record:
     """Quantize and simulate a model; artifacts go to `config.model.working_dir`, all of them or none.
 
     skip  "export" or "convert" stop before the integer model, "compile" before the `.hbm`
     Raises PtqError with all problems of an input; Interrupted when the watch was stopped.
     """
     watch = watch or Watch()
-    requests.not_yet(config)
     with Workspace(config.model.working_dir, config.model.output_model_file_prefix) as work:
         run = _Run(config, watch, work)
         record = _stages(run, skip or config.skip)
@@ -74,9 +78,9 @@ def compile_model(config: Config, *, skip: str | None = None, watch: Watch | Non
 
 def _stages(run: _Run, skip: str | None) -> Record:
     target = platform(run.config.model.march)
-    graph = _prepare(run)
-    graph = _optimize(run, graph)
-    plan = _place(run, graph, target)
+    loaded = _prepare(run)
+    graph = _optimize(run, loaded)
+    asks, plan = _place(run, graph, target)
     samples = _samples(run, graph)
     with run.stage("calibrate", counts_itself=True):
         calibration = calibrate(graph, plan, samples, len(samples), run.watch)
@@ -87,14 +91,18 @@ def _stages(run: _Run, skip: str | None) -> Record:
         save(calibrated.model, run.work.path("calibrated"))
         _mark(calibrated, plan)
         save(calibrated.model, run.work.path("ptq"))
-    quantized = None
+    quantized, interface = None, None
     if skip not in ("export", "convert"):
-        quantized = _convert(run, graph, plan, encodings)
+        with run.stage("convert"):
+            quantized = lower(graph, plan, encodings)
+            batched = batched_graph(loaded, run.config)
+            interface = build_interface(run.config, graph, plan, asks, encodings, quantized, batched, target, run.watch)
+            _write_interface(run, interface)
     with run.stage("compare", counts_itself=True):
         measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
-    if quantized is not None and skip != "compile":
+    if interface is not None and skip != "compile":
         with run.stage("compile"):
-            write_quantized(quantized, run.work.path("hbm"), "hbm", _about(run))
+            write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))
     return _finish(run, graph, plan, calibration, measures, target, len(samples), skip)
 
 
@@ -110,7 +118,6 @@ def _prepare(run: _Run) -> FloatGraph:
         inputs = {str(v.name): (graph.shape(str(v.name)), str(graph.dtype(str(v.name)))) for v in graph.inputs}
         run.config = configuration.bind(run.config, inputs)
         run.tell(run.config.findings)
-        requests.not_yet(run.config)
         save(graph.model, run.work.path("original_float"))
     return graph
 
@@ -120,7 +127,9 @@ def _save_failed(run: _Run, error: ShapeInferenceError) -> None:
     import onnx_ir as ir
 
     save(ir.from_proto(error.model), run.config.model.working_dir / "shape_inference_fail.onnx")
-    run.watch.log(f"the model as far as its shapes are known: {run.config.model.working_dir / 'shape_inference_fail.onnx'}")
+    run.watch.log(
+        f"the model as far as its shapes are known: {run.config.model.working_dir / 'shape_inference_fail.onnx'}"
+    )
 
 
 def _optimize(run: _Run, graph: FloatGraph) -> FloatGraph:
@@ -132,7 +141,7 @@ def _optimize(run: _Run, graph: FloatGraph) -> FloatGraph:
     return optimized
 
 
-def _place(run: _Run, graph: FloatGraph, target: Platform) -> Plan:
+def _place(run: _Run, graph: FloatGraph, target: Platform) -> tuple[Asks, Plan]:
     with run.stage("place"):
         asks, findings = requests.make_asks(graph, run.config)
         run.tell(findings)
@@ -141,7 +150,7 @@ def _place(run: _Run, graph: FloatGraph, target: Platform) -> Plan:
         run.tell(requests.calibration_answers(run.config))
         on_bpu = sum(n.on_bpu for n in plan.nodes.values())
         run.watch.log(f"{on_bpu} of {len(plan.nodes)} nodes on the BPU in {plan.segments} segment(s)")
-    return plan
+    return asks, plan
 
 
 def _samples(run: _Run, graph: FloatGraph) -> Samples:
@@ -149,14 +158,27 @@ def _samples(run: _Run, graph: FloatGraph) -> Samples:
         inputs = {str(v.name): (graph.shape(str(v.name)), graph.dtype(str(v.name))) for v in graph.inputs}
         calibration = run.config.calibration
         if calibration.data is None or calibration.calibration_type == "skip":
-            run.watch.finding(Finding(
-                "PTQ301", "no calibration data: thresholds come from random numbers, so the accuracy figures mean nothing",
-                hint="give cal_data_dir for figures that mean something"))
+            run.watch.finding(
+                Finding(
+                    "PTQ301",
+                    "no calibration data: thresholds come from random numbers, so the accuracy figures mean nothing",
+                    hint="give cal_data_dir for figures that mean something",
+                )
+            )
             return random_samples(inputs, RANDOM_SAMPLES)
         samples = load_samples(calibration.data, inputs, run.watch, calibration.raw_types)
         run.tell(samples.findings)
         run.tell(examine(samples, run.config.inputs, run.watch))
+        if DUMP_DATA in run.config.model.debug_mode:
+            _dump(run, samples)
     return samples
+
+
+def _dump(run: _Run, samples: Samples) -> None:
+    """`calibration_data/<input>/<n>.npy`: what calibration is fed, ready for the calibrated model."""
+    for index, sample in enumerate(samples):
+        for name, array in sample.items():
+            np.save(run.work.extra("calibration_data", name, f"{index}.npy"), array, allow_pickle=False)
 
 
 def _mark(calibrated: CalibratedModel, plan: Plan) -> None:
@@ -167,29 +189,46 @@ def _mark(calibrated: CalibratedModel, plan: Plan) -> None:
             node.metadata_props.update({"ptqlab.on": decided.device.value, "ptqlab.qtype": decided.granted})
 
 
-def _convert(run: _Run, graph: FloatGraph, plan: Plan, encodings: Any) -> QuantizedModel:
-    with run.stage("convert"):
-        quantized = lower(graph, plan, encodings)
-        write_quantized(quantized, run.work.path("quantized"), "bc", _about(run))
-    return quantized
+def _write_interface(run: _Run, interface: Interface) -> None:
+    """`.bc`, and what belongs to removed nodes."""
+    write_quantized(interface.quantized, run.work.path("quantized"), "bc", _about(run))
+    if interface.removed is not None:
+        write_quantized(interface.removed, run.work.path("quantized_removed"), "bc", _about(run))
+        run.work.path("deleted_nodes").write_text(removed_text(interface.nodes), encoding="utf-8")
 
 
 def _about(run: _Run) -> dict[str, Any]:
     return {"march": run.config.model.march, "settings": run.config.to_dict(), "versions": versions()}
 
 
-def _finish(run: _Run, graph: FloatGraph, plan: Plan, calibration: Any, measures: Measures, target: Platform, samples: int,
-            skip: str | None) -> Record:
+def _finish(
+    run: _Run,
+    graph: FloatGraph,
+    plan: Plan,
+    calibration: Any,
+    measures: Measures,
+    target: Platform,
+    samples: int,
+    skip: str | None,
+) -> Record:
     work = run.work
     keys = [k for k in ARTIFACTS if work.path(k).exists()] + ["node_info", "record"]
     record = Record(
-        model=run.config.model.output_model_file_prefix, march=target.march,
-        nodes=rows.node_rows(graph, plan, calibration, measures, target), outputs=rows.output_rows(graph, measures),
-        findings=tuple(run.watch.findings), inputs=rows.tensor_infos(graph.inputs, graph),
-        output_infos=rows.tensor_infos(graph.outputs, graph), complete=skip is None, samples=samples,
-        settings=run.config.to_dict(), quant_config=run.config.calibration.quant.to_dict(),
+        model=run.config.model.output_model_file_prefix,
+        march=target.march,
+        nodes=rows.node_rows(graph, plan, calibration, measures, target),
+        outputs=rows.output_rows(graph, measures),
+        findings=tuple(run.watch.findings),
+        inputs=rows.tensor_infos(graph.inputs, graph),
+        output_infos=rows.tensor_infos(graph.outputs, graph),
+        complete=skip is None,
+        samples=samples,
+        settings=run.config.to_dict(),
+        quant_config=run.config.calibration.quant.to_dict(),
         calibration={"method": calibration.method, "samples": samples},
-        artifacts={k: work.path(k).name for k in keys}, timings=run.timings, versions=versions(),
+        artifacts={k: work.path(k).name for k in keys},
+        timings=run.timings,
+        versions=versions(),
     )
     work.path("node_info").write_text(node_info_csv(record), encoding="utf-8")
     work.path("record").write_text(record.to_json(), encoding="utf-8")
@@ -197,7 +236,16 @@ def _finish(run: _Run, graph: FloatGraph, plan: Plan, calibration: Any, measures
     return record
 
 
-ARTIFACTS = ("original_float", "optimized_float", "calibrated", "ptq", "quantized", "hbm")
+ARTIFACTS = (
+    "original_float",
+    "optimized_float",
+    "calibrated",
+    "ptq",
+    "quantized",
+    "quantized_removed",
+    "deleted_nodes",
+    "hbm",
+)
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,5 @@
 """How near the calibrated and the integer model come to the float model, tensor by tensor, streamed over the samples."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +50,12 @@ def compared_tensors(graph: FloatGraph, plan: Plan) -> tuple[list[str], dict[str
             if not out.name or same.get(name, name) != name:
                 continue
             first = node.inputs[0] if node.inputs else None
-            if node.op_type in REORDERING and first is not None and first.producer() is not None and name not in outputs:
+            if (
+                node.op_type in REORDERING
+                and first is not None
+                and first.producer() is not None
+                and name not in outputs
+            ):
                 same[name] = same.get(str(first.name), str(first.name))
             else:
                 compared.append(name)
@@ -60,8 +66,14 @@ def compared_tensors(graph: FloatGraph, plan: Plan) -> tuple[list[str], dict[str
 
 
 def measure(
-    graph: FloatGraph, plan: Plan, encodings: Encodings, calibrated: CalibratedModel, quantized: QuantizedModel | None,
-    samples: Iterable[Mapping[str, np.ndarray]], total: int, watch: Watch,
+    graph: FloatGraph,
+    plan: Plan,
+    encodings: Encodings,
+    calibrated: CalibratedModel,
+    quantized: QuantizedModel | None,
+    samples: Iterable[Mapping[str, np.ndarray]],
+    total: int,
+    watch: Watch,
 ) -> Measures:
     """Run the three models side by side on every sample. `quantized` None: the integer figures stay empty."""
     compared, same = compared_tensors(graph, plan)
@@ -70,7 +82,9 @@ def measure(
     measures.quantized = {t: Agreement() for t in compared} if quantized else {}
     finals = {str(v.name) for v in graph.outputs}
     float_run = session(graph.model, outputs=compared)
-    calibrated_run = session(with_folded_weights(calibrated, encodings), outputs=[calibrated.names.get(t, t) for t in compared])
+    calibrated_run = session(
+        with_folded_weights(calibrated, encodings), outputs=[calibrated.names.get(t, t) for t in compared]
+    )
     integer = {t: _integer_name(t, quantized, finals) for t in compared} if quantized else {}
     integer_run = FastExecutor(quantized, keep=list(dict.fromkeys(integer.values())), raw=True) if quantized else None
     with watch.stage("compare", total) as stage:

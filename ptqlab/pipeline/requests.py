@@ -1,12 +1,14 @@
 """From the configuration to what placement is asked, with an answer to every request."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ptqlab.arith.formats import QType
 from ptqlab.config import Config, QuantConfig
-from ptqlab.errors import Finding, Problem, raise_if
+from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import FloatGraph
+from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
 from ptqlab.stages.plan import Plan
 
@@ -17,10 +19,11 @@ def make_asks(graph: FloatGraph, config: Config) -> tuple[Asks, list[Finding]]:
     types = {str(n.name): n.op_type for n in graph.nodes}
     problems, findings = quant.check_names(types, graph.aliases, [str(v) for v in graph.values])
     raise_if(problems, "quant_config does not fit the model")
+    held = memberships(graph, quant)
     nodes = {}
     for node in graph.nodes:
         name = str(node.name)
-        request = quant.for_node(name, node.op_type, (), len(node.inputs), graph.aliases)
+        request = quant.for_node(name, node.op_type, held.get(name, ()), len(node.inputs), graph.aliases)
         inputs = {i: t for i, t in enumerate(request.inputs) if t != request.qtype and request.qtype != "dual-int16"}
         nodes[name] = Ask(request.qtype, inputs, request.on, request.origin.level)
     return Asks(nodes, output_type(quant, config)), findings
@@ -66,34 +69,6 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
 
 
 NOT_GRANTED = ("dual-not-modelled", "dual-only-tae", "type-not-available")
-
-
-def not_yet(config: Config) -> None:
-    """Refuse what this version reads and checks but cannot carry out, all of it at once."""
-    problems: list[Problem] = []
-    images = [i for i in config.inputs if i.type_rt not in ("", "featuremap") or i.mean or i.scale]
-    for entry in images:
-        problems.append(_missing("input_parameters.input_type_rt", f"{entry.type_rt} for input '{entry.name}'",
-                                 "featuremap", "use featuremap and feed what the float model wants"))
-    if config.input_batch not in (None, 1):
-        problems.append(
-            _missing("input_parameters.input_batch", str(config.input_batch), "no input_batch", "leave it out")
-        )
-    if config.separate_batch or config.separate_name:
-        problems.append(_missing("input_parameters.separate_batch", "a batch to be separated", "false", "leave it out"))
-    if config.model.remove_node_type or config.model.remove_node_name:
-        problems.append(
-            _missing("model_parameters.remove_node_type", "nodes to be removed", "nothing to remove", "leave it out")
-        )
-    if config.model.debug_mode:
-        problems.append(
-            _missing("model_parameters.debug_mode", ", ".join(config.model.debug_mode), "no debug_mode", "leave it out")
-        )
-    raise_if(problems, "This version of ptqlab cannot do that yet")
-
-
-def _missing(where: str, found: str, allowed: str, hint: str) -> Problem:
-    return Problem("PTQ410", where, found, allowed, hint)
 
 
 def calibration_answers(config: Config, requests: Sequence[str] = ()) -> list[Finding]:

@@ -1,4 +1,5 @@
 """The rows of the record: what the node table and the output table say."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,13 +18,15 @@ from ptqlab.stages.plan import NodePlan, Plan
 from ptqlab.stages.record import NodeRow, OutputRow, TensorInfo
 
 
-def node_rows(graph: FloatGraph, plan: Plan, calibration: Calibration, measures: Measures,
-              platform: Platform) -> tuple[NodeRow, ...]:
+def node_rows(
+    graph: FloatGraph, plan: Plan, calibration: Calibration, measures: Measures, platform: Platform
+) -> tuple[NodeRow, ...]:
     return tuple(_node_row(graph, node, plan, calibration, measures, platform) for node in graph.nodes)
 
 
-def _node_row(graph: FloatGraph, node: ir.Node, plan: Plan, calibration: Calibration, measures: Measures,
-              platform: Platform) -> NodeRow:
+def _node_row(
+    graph: FloatGraph, node: ir.Node, plan: Plan, calibration: Calibration, measures: Measures, platform: Platform
+) -> NodeRow:
     name = str(node.name)
     decided, output = plan.nodes[name], str(node.outputs[0].name)
     threshold, tags = _threshold(node, decided, plan, calibration)

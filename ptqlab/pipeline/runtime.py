@@ -1,4 +1,5 @@
 """Running an artifact on arrays: `.onnx` in onnxruntime, `.bc` and `.hbm` in the BPU simulator."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

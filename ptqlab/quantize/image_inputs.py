@@ -3,6 +3,7 @@
 Preprocessing enters only here; every ONNX stage keeps the float input (documented). The float tensor
 x = (byte - mean) * scale has 256 values per channel, so the quantizer behind it becomes an exact table.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -67,27 +68,51 @@ def _codes(quantizer: ir.Node, table: np.ndarray) -> np.ndarray:
     return quantize_kernel(attributes, table, scale.const_value.numpy())
 
 
-def _lookup(work: Rewriter, image: ImageInput, pixels: ir.Value, table: np.ndarray, base: np.ndarray, got: tuple[int, ...],
-            wanted: tuple[int, ...], name: str, old: ir.Value, before: ir.Node | None) -> None:
+def _lookup(
+    work: Rewriter,
+    image: ImageInput,
+    pixels: ir.Value,
+    table: np.ndarray,
+    base: np.ndarray,
+    got: tuple[int, ...],
+    wanted: tuple[int, ...],
+    name: str,
+    old: ir.Value,
+    before: ir.Node | None,
+) -> None:
     """Table, then a Transpose where the network wants NCHW; takes over the name and the readers of `old`."""
     dtype = ir.DataType.from_numpy(table.dtype)
     turned = got != wanted or (image.type_train != "gray" and image.layout == "NCHW")
     if old.name == name:
         old.name = work.fresh(f"{name}_replaced")
     first = work.fresh(f"{name}_nhwc") if turned else name
-    value = work.operator("ImageTable", f"{name}_table", {"x": pixels, "table": table, "base": base}, {}, first, got, dtype, before)
+    value = work.operator(
+        "ImageTable", f"{name}_table", {"x": pixels, "table": table, "base": base}, {}, first, got, dtype, before
+    )
     if turned:
-        value = work.standard("Transpose", f"{name}_transpose", [value], {"perm": [0, 3, 1, 2]}, name, wanted, dtype, before)
+        value = work.standard(
+            "Transpose", f"{name}_transpose", [value], {"perm": [0, 3, 1, 2]}, name, wanted, dtype, before
+        )
     work.replace_uses(old, value)
 
 
-def _pixels(work: Rewriter, image: ImageInput, size: tuple[int, int, int, int], before: ir.Node | None) -> tuple[list[ir.Value], ir.Value]:
+def _pixels(
+    work: Rewriter, image: ImageInput, size: tuple[int, int, int, int], before: ir.Node | None
+) -> tuple[list[ir.Value], ir.Value]:
     """(new graph inputs, bytes in the colours the network was trained on)."""
     n, c, h, w = size
     if image.type_rt == "nv12":
         y, uv = _input(f"{image.name}_y", (n, h, w, 1)), _input(f"{image.name}_uv", (n, h // 2, w // 2, 2))
-        yuv = work.operator("Nv12ToYuv", f"{image.name}_yuv444", {"luma": y, "chroma": uv}, {"to": int(BYTE)},
-                            work.fresh(f"{image.name}_yuv"), (n, h, w, 3), BYTE, before)
+        yuv = work.operator(
+            "Nv12ToYuv",
+            f"{image.name}_yuv444",
+            {"luma": y, "chroma": uv},
+            {"to": int(BYTE)},
+            work.fresh(f"{image.name}_yuv"),
+            (n, h, w, 3),
+            BYTE,
+            before,
+        )
         return [y, uv], _coloured(work, image, yuv, "yuv444", (n, h, w, 3), before)
     if image.type_rt == "gray":
         made = _input(image.name, (n, c, h, w))
@@ -100,13 +125,22 @@ def _input(name: str, shape: tuple[int, ...]) -> ir.Value:
     return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(BYTE))
 
 
-def _coloured(work: Rewriter, image: ImageInput, pixels: ir.Value, colours: str, shape: tuple[int, ...], before: ir.Node | None) -> ir.Value:
+def _coloured(
+    work: Rewriter, image: ImageInput, pixels: ir.Value, colours: str, shape: tuple[int, ...], before: ir.Node | None
+) -> ir.Value:
     if colours == image.type_train:
         return pixels
     matrix, offset = colour_matrix(colours, image.type_train, image.video_range)
-    return work.operator("ConvertColour", f"{image.name}_{colours}_to_{image.type_train}",
-                         {"x": pixels, "matrix": matrix, "offset": offset}, {"to": int(BYTE)},
-                         work.fresh(f"{image.name}_{image.type_train}"), shape, BYTE, before)
+    return work.operator(
+        "ConvertColour",
+        f"{image.name}_{colours}_to_{image.type_train}",
+        {"x": pixels, "matrix": matrix, "offset": offset},
+        {"to": int(BYTE)},
+        work.fresh(f"{image.name}_{image.type_train}"),
+        shape,
+        BYTE,
+        before,
+    )
 
 
 def colour_matrix(source: str, target: str, video_range: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -96,7 +96,7 @@ class _Lowering:
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         tensor = self.plan.group_of(str(node.name)).output
-        acc = self._emit(op, str(node.name), inputs, attributes, tensor, "accumulator", QType.INT32, (str(node.name),))
+        acc = self._emit(op, str(node.name), inputs, attributes, tensor, "quantized", QType.INT32, (str(node.name),))
         self.codes[tensor] = acc
         self.integers[tensor] = IntegerTensor(str(acc.name), QType.INT32, scale, 0)
         self.floats[tensor] = self._dequantize(tensor, acc, scale, 0)

@@ -1,4 +1,5 @@
 """Common ground of the rewrites of a quantized model's inputs and outputs."""
+
 from __future__ import annotations
 
 import json
@@ -44,23 +45,46 @@ class Rewriter:
         self.graph.register_initializer(value)
         return value
 
-    def operator(self, op: str, name: str, inputs: Mapping[str, ir.Value | np.ndarray], attributes: Mapping[str, Any],
-                 output: str, shape: tuple[int, ...], dtype: ir.DataType, before: ir.Node | None) -> ir.Value:
+    def operator(
+        self,
+        op: str,
+        name: str,
+        inputs: Mapping[str, ir.Value | np.ndarray],
+        attributes: Mapping[str, Any],
+        output: str,
+        shape: tuple[int, ...],
+        dtype: ir.DataType,
+        before: ir.Node | None,
+    ) -> ir.Value:
         """Insert an integer operator before a node (None: at the end); returns its output, named `output`."""
         name = self.fresh(name)
-        values = [self.constant(f"{name}_{i}", v) if isinstance(v := inputs[i], np.ndarray) else v for i in INTEGER_OPS[op].inputs]
+        values = [
+            self.constant(f"{name}_{i}", v) if isinstance(v := inputs[i], np.ndarray) else v
+            for i in INTEGER_OPS[op].inputs
+        ]
         attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
         node = ir.Node(DOMAIN, op, values, attributes=attrs, num_outputs=1, name=name)
         return self.insert(node, output, shape, dtype, before)
 
-    def standard(self, op_type: str, name: str, inputs: list[ir.Value], attributes: Mapping[str, Any], output: str,
-                 shape: tuple[int, ...], dtype: ir.DataType, before: ir.Node | None) -> ir.Value:
+    def standard(
+        self,
+        op_type: str,
+        name: str,
+        inputs: list[ir.Value],
+        attributes: Mapping[str, Any],
+        output: str,
+        shape: tuple[int, ...],
+        dtype: ir.DataType,
+        before: ir.Node | None,
+    ) -> ir.Value:
         """Insert a mover."""
         attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
         node = ir.Node("", op_type, inputs, attributes=attrs, num_outputs=1, name=self.fresh(name))
         return self.insert(node, output, shape, dtype, before)
 
-    def insert(self, node: ir.Node, output: str, shape: tuple[int, ...], dtype: ir.DataType, before: ir.Node | None) -> ir.Value:
+    def insert(
+        self, node: ir.Node, output: str, shape: tuple[int, ...], dtype: ir.DataType, before: ir.Node | None
+    ) -> ir.Value:
         node.metadata_props.update({SOURCE: json.dumps([]), DEVICE: "BPU"})
         out = node.outputs[0]
         out.name, out.shape, out.dtype = output, ir.Shape(shape), dtype

@@ -1,4 +1,5 @@
 """What calibration chose, and what it makes of tensors and weights."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """How the inputs of a quantized model differ from those of the float model."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -2,6 +2,7 @@
 
 A plan knows names only - no arrays, no graph - so that many plans can share one graph.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

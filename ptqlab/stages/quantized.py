@@ -1,4 +1,5 @@
 """Models made of a plan: the calibrated float model and the integer model."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

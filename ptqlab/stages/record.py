@@ -2,6 +2,7 @@
 
 Everything a view shows comes from here, so that a saved record can be shown again without a model.
 """
+
 from __future__ import annotations
 
 import json
@@ -126,8 +127,15 @@ class Record:
             raise PtqError(Problem("PTQ601", where, f"not JSON: {error}", "a record written by ptqlab")) from None
         version = data.get("record_version") if isinstance(data, dict) else None
         if version != RECORD_VERSION:
-            raise PtqError(Problem("PTQ602", where, f"record version {version!r}", f"version {RECORD_VERSION}",
-                                   "compile again with this version of ptqlab"))
+            raise PtqError(
+                Problem(
+                    "PTQ602",
+                    where,
+                    f"record version {version!r}",
+                    f"version {RECORD_VERSION}",
+                    "compile again with this version of ptqlab",
+                )
+            )
         known = {f.name for f in fields(cls)}
         plain = {k: v for k, v in data.items() if k in known}
         try:

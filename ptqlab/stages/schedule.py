@@ -1,4 +1,5 @@
 """The order in which devices work: nodes of one device that wait for nobody else form a part."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -54,11 +55,15 @@ def schedule(graph: ir.Graph, device: Callable[[ir.Node], str]) -> tuple[Part, .
 def _interface(nodes: list[ir.Node], outputs: set[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     inside = set(nodes)
     reads = dict.fromkeys(
-        str(v.name) for n in nodes for v in n.inputs
+        str(v.name)
+        for n in nodes
+        for v in n.inputs
         if v is not None and v.producer() not in inside and v.const_value is None
     )
     written = dict.fromkeys(
-        str(o.name) for n in nodes for o in n.outputs
+        str(o.name)
+        for n in nodes
+        for o in n.outputs
         if o.name and (o.name in outputs or any(user not in inside for user, _ in o.uses()))
     )
     return tuple(str(n.name) for n in nodes), tuple(reads), tuple(written)

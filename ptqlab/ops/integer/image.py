@@ -3,6 +3,7 @@
 Three steps, each exact: chroma upsampling, colour conversion in 16-bit fixed point, and a table per channel that
 holds mean, scale and quantization at once. Images are uint8; colour ones NHWC.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -28,7 +29,15 @@ def nv12_to_yuv(attrs: Mapping[str, Any], luma: np.ndarray, chroma: np.ndarray) 
 def _emit_nv12(e: Emitter) -> ir.Value:
     planes = e.op("Transpose", e.codes("chroma"), perm=[0, 3, 1, 2])
     scales = e.const(np.array([1, 1, 2, 2], np.float32))
-    large = e.op("Resize", planes, None, scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    large = e.op(
+        "Resize",
+        planes,
+        None,
+        scales,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
     return e.store(e.op("Concat", e.codes("luma"), e.op("Transpose", large, perm=[0, 2, 3, 1]), axis=3))
 
 
@@ -53,16 +62,32 @@ def lookup(attrs: Mapping[str, Any], x: np.ndarray, table: np.ndarray, base: np.
 def _emit_lookup(e: Emitter) -> ir.Value:
     index = e.op("Add", e.cast(e.codes("x"), INT32), e.input("base"))
     table = e.known("table")
-    flat = e.op("Reshape", e.input("table"), e.const(np.array([-1], np.int64))) if table is None \
+    flat = (
+        e.op("Reshape", e.input("table"), e.const(np.array([-1], np.int64)))
+        if table is None
         else e.const(table.reshape(-1).astype(np.float32))
+    )
     return e.op("Gather", flat, index)
 
 
 IMAGE_OPS = (
-    IntegerOp("Nv12ToYuv", ("luma", "chroma"), {"to": INT}, nv12_to_yuv, _emit_nv12,
-              "yuv[h,w] = (y[h,w], uv[h/2,w/2])"),
-    IntegerOp("ConvertColour", ("x", "matrix", "offset"), {"to": INT}, convert_colour, _emit_colour,
-              "out[c] = clamp((sum_j (x[j] - offset[j]) * matrix[j,c] + 2^15) >> 16, 0, 255)"),
-    IntegerOp("ImageTable", ("x", "table", "base"), {}, lookup, _emit_lookup,
-              "out = table[base[c] + x]: mean, scale and quantization of every byte, worked out beforehand"),
+    IntegerOp(
+        "Nv12ToYuv", ("luma", "chroma"), {"to": INT}, nv12_to_yuv, _emit_nv12, "yuv[h,w] = (y[h,w], uv[h/2,w/2])"
+    ),
+    IntegerOp(
+        "ConvertColour",
+        ("x", "matrix", "offset"),
+        {"to": INT},
+        convert_colour,
+        _emit_colour,
+        "out[c] = clamp((sum_j (x[j] - offset[j]) * matrix[j,c] + 2^15) >> 16, 0, 255)",
+    ),
+    IntegerOp(
+        "ImageTable",
+        ("x", "table", "base"),
+        {},
+        lookup,
+        _emit_lookup,
+        "out = table[base[c] + x]: mean, scale and quantization of every byte, worked out beforehand",
+    ),
 )
