@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptqlab.config.data_binding import bind_sources
-from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, listing
+from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, in_file_order, listing
 from ptqlab.config.image_types import default_source
 from ptqlab.config.input_checks import check_image, check_source
 from ptqlab.config.values import Config, InputParameters
@@ -42,7 +42,7 @@ def bind(cfg: Config, graph_inputs: Mapping[str, tuple[Dims, str]], *, batchable
         folders = {n: v for n, v in data.items() if isinstance(v, Path)}
         raw = {(order[0] if n == "" else n): dtype for n, dtype in calibration.raw_types.items()}
         calibration = replace(calibration, data=data or None, folders=folders, raw_types=raw)
-    raise_if(ledger.problems, TITLE)
+    raise_if(in_file_order(ledger.problems), TITLE)
     return replace(
         cfg,
         inputs=tuple(inputs),

@@ -17,7 +17,7 @@ KeyPath = tuple[str | int, ...]
 
 MAX_BYTES = 16 * 1024 * 1024  # a quant_config with an entry for each of 20,000 nodes is about 2 MB
 MAX_DEPTH = 32  # the deepest legal structure has 6 levels
-MAX_NODES = 1_000_000  # after aliases are written out
+MAX_NODES = 300_000  # after aliases are written out
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Document:
         return 0
 
     def place(self, path: KeyPath = ()) -> str:
-        """`file:line`, "keyword", or "" (a mapping given in Python)."""
+        """`file:line`, "keyword", or the source alone where there are no lines."""
         line = self.line(path)
         if line:
             return f"{self.source}:{line}"
-        return "" if not self.lines else "keyword"
+        return "keyword" if self.lines else self.source
 
     def where(self, path: KeyPath = ()) -> str:
         """Place and key path, as in `config.yaml:12  input_parameters.input_name`."""
@@ -121,6 +121,7 @@ class Ledger:
         self.document = document
         self.problems: list[Problem] = list(document.problems)
         self.findings: list[Finding] = []
+        self.meant: set[KeyPath] = set()  # keys that a misspelled one probably stands for: not to be missed as well
 
     def refuse(self, code: str, path: KeyPath, found: str, expected: str = "", hint: str = "") -> None:
         self.problems.append(Problem(code, self.document.where(path), found, expected, hint))
@@ -132,7 +133,9 @@ class Ledger:
         self.findings.append(Finding(code, f"{self.document.where(path)}: {message}", severity="note"))
 
     def said(self, path: KeyPath) -> bool:
-        """True where the document has a value, good or bad, at this key path."""
+        """True where the document has a value, good or bad, at this key path, or under a name much like it."""
+        if any(path[:length] in self.meant for length in range(1, len(path) + 1)):
+            return True
         value = self.document.data
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
@@ -146,6 +149,7 @@ class Ledger:
         known = list(allowed)
         for key in given:
             if key not in known:
+                self.meant.update((*path, near) for near in nearest(str(key), known, 1))
                 self.refuse(
                     "PTQ204",
                     (*path, str(key)),
@@ -153,6 +157,18 @@ class Ledger:
                     listing(known),
                     did_you_mean(str(key), known, "remove it"),
                 )
+
+
+def in_file_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems by line, file after file; what has no line keeps its place among its like."""
+    files: dict[str, int] = {}
+
+    def order(problem: Problem) -> tuple[int, int]:
+        file, _, rest = problem.where.split("  ")[0].rpartition(":")
+        line = int(rest) if file and rest.isdecimal() else 0
+        return files.setdefault(file if line else "", len(files)), line
+
+    return sorted(problems, key=order)
 
 
 def read_text(path: Path, what: str, where: str = "") -> str:

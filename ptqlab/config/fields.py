@@ -44,8 +44,9 @@ class Field:
     def expected(self) -> str:
         """What may stand there, for a message."""
         words = ", ".join(self.allowed)
-        span = f" from {self.low:g} to {self.high:g}" if self.low is not None and self.high is not None else \
-            f" of at least {self.low:g}" if self.low is not None else ""
+        span = "" if self.low is None else f" of at least {digits(self.low)}"
+        if self.low is not None and self.high is not None:
+            span = f" from {digits(self.low)} to {digits(self.high)}"
         return {
             "text": "text", "file": "a path", "folder": "a folder", "bool": "true or false, without quotes",
             "int": f"a whole number{span}", "float": f"a number{span}",
@@ -58,6 +59,11 @@ class Field:
             "node_info": 'text such as "Conv_0:int16;Conv_1:int16", or a mapping of nodes',
             "quant_config": "path of a JSON file, or the mapping itself",
         }[self.kind]
+
+
+def digits(number: float) -> str:
+    """A limit as a reader writes it: whole numbers without exponent or point."""
+    return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 REMOVABLE_TYPES = ("Quantize", "Transpose", "Dequantize", "Cast", "Reshape", "Softmax")
@@ -167,7 +173,7 @@ COMPILER = (
     Field("jobs", "int", 16, "processes the compiler may use", "编译进程数", low=0, high=1024, template="full",
           carried=True),
     Field("advice", "float", 0.0, "report operators slower than this many microseconds",
-          "打印耗时超过该值 (us) 的算子", low=0, high=1e12, template="full"),
+          "打印耗时超过该值 (us) 的算子", low=0, template="full"),
     Field("debug", "bool", True, "keep per-layer performance information", "保留逐层性能信息", carried=True),
     Field("input_source", "mapping", {}, "where an input's data comes from", "各输入的数据来源", tuple(INPUT_SOURCES),
           template="full"),

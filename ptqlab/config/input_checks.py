@@ -19,7 +19,7 @@ def check_pair(ledger: Ledger, label: str, rt: str, train: str) -> None:
             "PTQ216",
             (GROUP, "input_type_rt"),
             f"{rt} at run time for {label} trained on {train}",
-            f"for {train}: {listing(legal)}",
+            f"{listing(legal)} (for a model trained on {train})",
             f"{rt} feeds models trained on {listing(takes)}",
         )
 
@@ -92,7 +92,7 @@ def check_image(
             f"{kind.channels} channel{'s' if kind.channels != 1 else ''}",
             hint,
         )
-    if rt == "nv12" and (height % 2 or width % 2):
+    elif rt == "nv12" and (height % 2 or width % 2):
         ledger.refuse(
             "PTQ215",
             path,

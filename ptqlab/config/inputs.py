@@ -142,9 +142,7 @@ def check_counts(ledger: Ledger, names: Sequence[str], counts: dict[str, int]) -
     return good
 
 
-def check_batch(
-    ledger: Ledger, given: dict[str, Any], names: Sequence[str], shapes: Sequence[tuple[int, ...]]
-) -> None:
+def check_batch(ledger: Ledger, given: dict[str, Any], names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
     """input_batch, separate_batch and separate_name among themselves."""
     if given.get("separate_batch") and given.get("separate_name"):
         ledger.refuse(

@@ -121,6 +121,8 @@ def choice_hint(row: Field, value: str) -> str:
     word = value.strip()
     if row.key == "march" and word.lower() in OTHER_MARCHES:
         return OTHER_MARCHES[word.lower()]
+    if row.key == "compile_mode" and word == "throughput":
+        return "throughput stands in an older template and is no mode: write bandwidth, or balance with balance_factor"
     if row.key == "optimize_level" and word.upper() == "O3":
         return "O3 was a level of older tools; O2 is the highest"
     if row.key == "calibration_type" and word in ("percentile", "load"):
@@ -222,6 +224,9 @@ def vectors(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
         if not value.strip():
             return MISSING
     elif is_number(value):
+        if not math.isfinite(value):
+            ledger.refuse("PTQ207", path, show(value), row.expected, "a finite number")
+            return MISSING
         parts = [[value]]
     elif isinstance(value, list) and value and all(is_number(v) for v in value):
         parts = [value]

@@ -10,7 +10,7 @@ from typing import Any
 from ptqlab.config import kinds
 from ptqlab.config.checks import check_calibration, check_compiler, check_model
 from ptqlab.config.data_binding import arrays_of, safe_child, sources_of
-from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, listing, read_text, show
+from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, in_file_order, listing, read_text, show
 from ptqlab.config.fields import EXTRAS_TOLERATED, GROUP_OF, GROUPS, field_of
 from ptqlab.config.inputs import read_inputs
 from ptqlab.config.kinds import MISSING
@@ -25,7 +25,7 @@ from ptqlab.config.values import (
     ModelParameters,
 )
 from ptqlab.config.yaml_reader import read_yaml
-from ptqlab.errors import Problem, PtqError, raise_if, shorten
+from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
 
 TITLE = "the configuration cannot be used"
 KEYWORDS = {"model": "onnx_model", "prefix": "output_model_file_prefix"}  # short names of the Python form
@@ -98,7 +98,8 @@ def build(document: Document, keywords: Mapping[str, Any], source: Path | None =
     )
     calibration = calibration_parameters(ledger, values, inputs, data)
     compiler = compiler_parameters(ledger, values["compiler_parameters"], values["model_parameters"].get("march"))
-    raise_if(ledger.problems, f"{document.source} cannot be used" if document.source else TITLE)
+    title = f"{document.source} cannot be used" if document.source else TITLE
+    raise_if(in_file_order(ledger.problems), title)
     given = values["input_parameters"]
     return Config(
         model,
@@ -146,15 +147,10 @@ def read_groups(ledger: Ledger) -> Values:
     """Every group as key -> canonical value; keys without a value are left out. Unknown keys are refused here."""
     values: Values = {group: {} for group in GROUPS}
     data = ledger.document.data
-    if data is None or not isinstance(data, dict):
-        ledger.refuse(
-            "PTQ203",
-            (),
-            show(data) if data is not None else "an empty file",
-            f"the groups {listing(GROUPS)}",
-            "ptqlab config writes a template",
-        )
-        return values
+    if not isinstance(data, dict):
+        found = "an empty file" if data is None else show(data)
+        ledger.refuse("PTQ203", (), found, f"the groups {listing(GROUPS)}", "ptqlab.config.template() gives a template")
+        raise PtqError(ledger.problems, TITLE)
     for group, block in data.items():
         if group not in GROUPS:
             hint = (
@@ -163,6 +159,7 @@ def read_groups(ledger: Ledger) -> Values:
                 else did_you_mean(group, GROUPS, "remove it")
             )
             ledger.refuse("PTQ204", (group,), f"unknown group {shorten(group)}", listing(GROUPS), hint)
+            ledger.meant.update((near,) for near in nearest(group, GROUPS, 1) if near not in data)
             continue
         if block is None:
             continue
@@ -175,22 +172,19 @@ def read_groups(ledger: Ledger) -> Values:
 
 def read_group(ledger: Ledger, group: str, block: dict[str, Any], out: dict[str, Any]) -> None:
     known = [f.key for f in GROUPS[group]]
-    extras = [k for k in block if k not in known and k not in GROUP_OF] if group == EXTRAS_TOLERATED else []
+    extras = [k for k in block if k not in known] if group == EXTRAS_TOLERATED else []
     if extras:
-        near = did_you_mean(extras[0], known) if len(extras) == 1 else ""
-        ledger.warn(
-            "PTQ254",
-            (group, extras[0]),
-            f"unknown key{'s' if len(extras) > 1 else ''} {listing(extras)}, ignored as the vendor's tool does here",
-            near,
-        )
+        plural = "s" if len(extras) > 1 else ""
+        hints = [f"{k} belongs to {GROUP_OF[k]}" for k in extras if k in GROUP_OF]
+        hints += [f"{k}: {near}" for k in extras if k not in GROUP_OF and (near := did_you_mean(k, known))]
+        found = f"unknown key{plural} {listing(extras)}, ignored as the vendor's tool does in this group"
+        ledger.warn("PTQ254", (group, extras[0]), found, "; ".join(hints))
     for key, value in block.items():
         path = (group, key)
         if key not in known:
-            if key in GROUP_OF:
-                ledger.refuse(
-                    "PTQ204", path, f"the key {key} in {group}", listing(known), f"move it to {GROUP_OF[key]}"
-                )
+            if key in GROUP_OF and key not in extras:
+                found, hint = f"the key {key} in {group}", f"move it to {GROUP_OF[key]}"
+                ledger.refuse("PTQ204", path, found, listing(known), hint)
             elif key not in extras:
                 ledger.unknown_keys((group,), [key], known)
             continue

@@ -87,7 +87,7 @@ def read_node_info(ledger: Ledger, value: Any, path: KeyPath) -> dict[str, Entry
             if not colon or not name.strip() or not word.strip():
                 ledger.refuse("PTQ212", path, show(part), "node:type", form)
                 continue
-            setting = node_type(ledger, word.strip(), path)
+            setting = node_type(ledger, word.strip(), path, name.strip())
             if name.strip() in out:
                 ledger.refuse(
                     "PTQ205",
@@ -156,13 +156,13 @@ def node_info_entry(ledger: Ledger, block: dict[str, Any], path: KeyPath) -> Ent
     return Entry(qtype, inputs, {}, on)
 
 
-def node_type(ledger: Ledger, value: Any, path: KeyPath) -> Setting | None:
+def node_type(ledger: Ledger, value: Any, path: KeyPath, node: str = "") -> Setting | None:
     if isinstance(value, str) and value in QTYPES:
         return Setting(value, ledger.origin("node", path))
     ledger.refuse(
         "PTQ221" if isinstance(value, str) else "PTQ203",
         path,
-        show(value),
+        show(value) + (f" for {node}" if node else ""),
         listing(QTYPES),
         did_you_mean(value, QTYPES) if isinstance(value, str) else "",
     )

@@ -55,7 +55,7 @@ class ActivationField:
         one = {
             "choice": ", ".join(self.allowed),
             "bool": "true or false",
-            "int": f"a whole number of at least {self.low}",
+            "int": f"a whole number from {self.low} to {self.high}",
             "float": f"a number from {self.low} to {self.high}",
         }[self.kind]
         return f"{one}, or a list of these" if self.is_list else one

@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ptqlab.config.document import MAX_DEPTH, Document, KeyPath, Ledger, did_you_mean, listing, read_text, show
+from ptqlab.config.document import (
+    MAX_DEPTH,
+    Document,
+    KeyPath,
+    Ledger,
+    did_you_mean,
+    in_file_order,
+    listing,
+    read_text,
+    show,
+)
 from ptqlab.config.json_reader import read_json
 from ptqlab.config.quant import BiasCorrection, Entry, LayerSearch, QuantConfig, Setting, Subgraph
 from ptqlab.config.quant_fields import (
@@ -42,7 +52,7 @@ def parse(source: Mapping[str, Any] | str | Path | None, where: str = "") -> Qua
     """`QuantConfig` of a mapping, a path or JSON text. Raises PtqError with all problems."""
     ledger = Ledger(open_quant(source, where))
     quant = read_quant(ledger)
-    raise_if(ledger.problems, TITLE)
+    raise_if(in_file_order(ledger.problems), TITLE)
     return quant
 
 
@@ -427,7 +437,7 @@ class _Reader:
             return None
         low, high = row.low or 0, row.high or math.inf
         if not low <= value <= high:
-            self.ledger.refuse("PTQ207", path, show(value), row.expected, f"the limits are {low:g} and {high:g}")
+            self.ledger.refuse("PTQ207", path, show(value), row.expected)
             return None
         return float(value) if row.kind == "float" else int(value)
 

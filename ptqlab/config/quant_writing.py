@@ -117,7 +117,7 @@ def op_rules(base: str, by_op: Mapping[str, Sequence[str]], types: Mapping[str, 
     Of equal costs an op_config entry is taken where the whole operator type agrees.
     """
     chosen: dict[str, str] = {}
-    cost = 0
+    cost = int(base != "int8")  # all_node_type is a rule too
     for op, names in by_op.items():
         counts = Counter(types[n] for n in names)
         best = max(sorted(counts), key=lambda t: counts[t])
