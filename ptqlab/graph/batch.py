@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.graph.loading import load
-from ptqlab.graph.model import FloatGraph
+from ptqlab.graph.model import FloatGraph, static_shape
 from ptqlab.graph.session import session
 
 TOLERANCE = 1e-4
@@ -20,8 +20,7 @@ def with_batch(graph: FloatGraph, batch: int) -> FloatGraph:
     model = graph.model.clone()
     shapes = {}
     for value in model.graph.inputs:
-        assert value.shape is not None
-        rest = [int(d) for d in value.shape][1:]
+        rest = static_shape(value)[1:]
         shapes[str(value.name)] = (batch, *rest)
         value.shape = ir.Shape(["batch", *rest])
     for node in model.graph:

@@ -46,6 +46,7 @@ class _Run:
     config: Config
     watch: Watch
     work: Workspace
+    kind: str
     timings: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -62,18 +63,23 @@ class _Run:
 
 
 def compile_model(
-    config: Config, *, skip: str | None = None, watch: Watch | None = None, executor: Executor | None = None
+    config: Config,
+    *,
+    skip: str | None = None,
+    watch: Watch | None = None,
+    executor: Executor | None = None,
+    kind: str = "compile",
 ) -> Record:
     """Quantize and simulate a model; artifacts go to `config.model.working_dir`, all of them or none.
 
+    kind  "compile", or "fast-perf": nothing is compared with the float model, since random data say nothing of accuracy
     skip  "export" or "convert" stop before the integer model, "compile" before the `.hbm`
     Raises PtqError with all problems of an input; Interrupted when the watch was stopped.
     """
     watch = watch or Watch()
     with Workspace(config.model.working_dir, config.model.output_model_file_prefix) as work:
-        run = _Run(config, watch, work)
-        record = _stages(run, skip or config.skip)
-        return record
+        run = _Run(config, watch, work, kind)
+        return _stages(run, skip or config.skip)
 
 
 def _stages(run: _Run, skip: str | None) -> Record:
@@ -98,8 +104,10 @@ def _stages(run: _Run, skip: str | None) -> Record:
             batched = batched_graph(loaded, run.config)
             interface = build_interface(run.config, graph, plan, asks, encodings, quantized, batched, target, run.watch)
             _write_interface(run, interface)
-    with run.stage("compare", counts_itself=True):
-        measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
+    measures = Measures()
+    if run.kind == "compile":
+        with run.stage("compare", counts_itself=True):
+            measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
     if interface is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))
@@ -221,6 +229,8 @@ def _finish(
         findings=tuple(run.watch.findings),
         inputs=rows.tensor_infos(graph.inputs, graph),
         output_infos=rows.tensor_infos(graph.outputs, graph),
+        kind=run.kind,
+        segments=plan.segments,
         complete=skip is None,
         samples=samples,
         settings=run.config.to_dict(),

@@ -1,4 +1,4 @@
-"""How near the calibrated and the integer model come to the float model, tensor by tensor, streamed over the samples."""
+"""How near the calibrated and the integer model come to the float model, tensor by tensor, sample by sample."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def output_type(quant: QuantConfig, config: Config) -> QType | None:
     """Type asked for the outputs of the model, from model_output_type or `optimization`."""
     if quant.model_output_type is not None:
         return QType(quant.model_output_type.value)
-    words = {"set_model_output_int8": QType.INT8, "set_model_output_int16": QType.INT16}
+    words = {"set_model_output_int8": QType.INT8, "set_model_output_int16": QType.INT16, "run_fast": QType.INT8}
     return words.get(config.calibration.optimization or "")
 
 

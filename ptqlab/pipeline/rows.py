@@ -19,13 +19,18 @@ from ptqlab.stages.record import NodeRow, OutputRow, TensorInfo
 
 
 def node_rows(
-    graph: FloatGraph, plan: Plan, calibration: Calibration, measures: Measures, platform: Platform
+    graph: FloatGraph, plan: Plan, calibration: Calibration | None, measures: Measures, platform: Platform
 ) -> tuple[NodeRow, ...]:
     return tuple(_node_row(graph, node, plan, calibration, measures, platform) for node in graph.nodes)
 
 
 def _node_row(
-    graph: FloatGraph, node: ir.Node, plan: Plan, calibration: Calibration, measures: Measures, platform: Platform
+    graph: FloatGraph,
+    node: ir.Node,
+    plan: Plan,
+    calibration: Calibration | None,
+    measures: Measures,
+    platform: Platform,
 ) -> NodeRow:
     name = str(node.name)
     decided, output = plan.nodes[name], str(node.outputs[0].name)
@@ -56,9 +61,11 @@ def _node_row(
 
 
 def _threshold(
-    node: ir.Node, decided: NodePlan, plan: Plan, calibration: Calibration
+    node: ir.Node, decided: NodePlan, plan: Plan, calibration: Calibration | None
 ) -> tuple[float | None, tuple[str, ...]]:
     """Threshold of the first quantized input that the node reads from memory, and the tags of it and of the output."""
+    if calibration is None:
+        return None, ()
     output = plan.tensors.get(str(node.outputs[0].name))
     tags = calibration.thresholds[output.slot].tags if output else ()
     for value, qtype in zip(node.inputs, decided.inputs, strict=True):

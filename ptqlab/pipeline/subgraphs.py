@@ -1,4 +1,4 @@
-"""Which nodes a subgraph_config entry means: those between its `inputs` and its `outputs`, both included [our definition]."""
+"""Which nodes a subgraph_config entry means: from its `inputs` to its `outputs`, both included [our definition]."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from ptqlab.ops.integer import DOMAIN
+from ptqlab.ops.node import shape
 from ptqlab.quantize.rewrite import Rewriter
 from ptqlab.stages.quantized import QuantizedModel
 
@@ -29,8 +30,7 @@ def separated_names(name: str, batch: int) -> list[str]:
 
 def _split(work: Rewriter, name: str) -> None:
     index, old = next((i, v) for i, v in enumerate(work.graph.inputs) if v.name == name)
-    assert old.shape is not None
-    batch, *rest = (int(d) for d in old.shape)
+    batch, *rest = shape(old)
     if batch == 1:
         return
     parts = [
@@ -59,12 +59,10 @@ def _split(work: Rewriter, name: str) -> None:
 
 def _join_codes(work: Rewriter, quantizer: ir.Node, parts: Sequence[ir.Value]) -> None:
     out, scale = quantizer.outputs[0], quantizer.inputs[1]
-    assert scale is not None and out.dtype is not None and out.shape is not None
+    assert scale is not None and out.dtype is not None
     attributes = {a.name: a.value for a in quantizer.attributes.values()}
     codes = []
     for part in parts:
-        assert part.shape is not None
-        shape = tuple(int(d) for d in part.shape)
         codes.append(
             work.operator(
                 "Quantize",
@@ -72,7 +70,7 @@ def _join_codes(work: Rewriter, quantizer: ir.Node, parts: Sequence[ir.Value]) -
                 {"x": part, "scale": scale},
                 attributes,
                 work.fresh(f"{part.name}_quantized"),
-                shape,
+                shape(part),
                 out.dtype,
                 quantizer,
             )
@@ -80,7 +78,7 @@ def _join_codes(work: Rewriter, quantizer: ir.Node, parts: Sequence[ir.Value]) -
     name = str(out.name)
     out.name = work.fresh(f"{name}_replaced")
     joined = work.standard(
-        "Concat", f"{name}_join", codes, {"axis": 0}, name, tuple(int(d) for d in out.shape), out.dtype, quantizer
+        "Concat", f"{name}_join", codes, {"axis": 0}, name, shape(out), out.dtype, quantizer
     )
     work.replace_uses(out, joined)
     work.graph.remove(quantizer, safe=True)

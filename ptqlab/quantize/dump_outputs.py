@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.ops.node import shape
 from ptqlab.quantize.rewrite import Rewriter
 from ptqlab.stages.quantized import QuantizedModel
 
@@ -20,15 +21,13 @@ def with_tensor_outputs(quantized: QuantizedModel, tensors: Sequence[str]) -> Qu
         if value is None:
             stored = work.integers[tensor]
             codes = values[stored.name]
-            assert codes.shape is not None
-            shape = tuple(int(d) for d in codes.shape)
             value = work.operator(
                 "Dequantize",
                 f"{tensor}_dequantize",
                 {"x": codes, "scale": np.asarray(stored.scale, np.float32)},
                 {"x_zero_point": stored.zero_point},
                 tensor,
-                shape,
+                shape(codes),
                 ir.DataType.FLOAT,
                 None,
             )

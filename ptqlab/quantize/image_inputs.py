@@ -14,6 +14,7 @@ import onnx_ir as ir
 from ptqlab.ops.integer import DOMAIN
 from ptqlab.ops.integer.boundary import quantize as quantize_kernel
 from ptqlab.ops.integer.image import CHROMA_OFFSET, FULL_RANGE, VIDEO_BLACK, VIDEO_RANGE
+from ptqlab.ops.node import shape as shape_of
 from ptqlab.quantize.rewrite import Rewriter
 from ptqlab.stages.interface import ImageInput
 from ptqlab.stages.quantized import QuantizedModel
@@ -40,8 +41,7 @@ def float_table(image: ImageInput, channels: int) -> np.ndarray:
 
 def _feed(work: Rewriter, image: ImageInput) -> None:
     index, old = next((i, v) for i, v in enumerate(work.graph.inputs) if v.name == image.name)
-    assert old.shape is not None
-    shape = tuple(int(d) for d in old.shape)
+    shape = shape_of(old)
     first = next(iter(work.graph), None)
     gray = image.type_train == "gray"
     n, c, h, w = shape if gray or image.layout == "NCHW" else (shape[0], shape[3], shape[1], shape[2])

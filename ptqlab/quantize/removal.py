@@ -85,7 +85,10 @@ def _why_not(work: Rewriter, wish: str, by_name: bool) -> str:
     there = [n for n in work.graph if (n.name if by_name else n.op_type) == wish]
     if not there:
         return f"{wish}: no such {'node' if by_name else 'operator'} in the quantized model"
-    return f"{wish}: it does not stand alone at an input or output of the graph (other nodes must go first, or share its tensor)"
+    return (
+        f"{wish}: it does not stand alone at an input or output of the graph "
+        "(other nodes must go first, or share its tensor)"
+    )
 
 
 def _take_out(work: Rewriter, node: ir.Node, side: str) -> Removed:

@@ -83,6 +83,8 @@ class Record:
     """All that is known of one compile run.
 
     model, march       name prefix of the artifacts, platform
+    kind               what was run: "compile", "check" (placement only) or "fast-perf"
+    segments           number of BPU segments
     complete           False when the run was stopped or `skip` ended it before the last stage
     samples            number of calibration samples (0: calibration was skipped, random data)
     settings           the configuration as resolved, for the artifacts and `info`
@@ -101,6 +103,8 @@ class Record:
     findings: tuple[Finding, ...]
     inputs: tuple[TensorInfo, ...] = ()
     output_infos: tuple[TensorInfo, ...] = ()
+    kind: str = "compile"
+    segments: int = 0
     complete: bool = True
     samples: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
