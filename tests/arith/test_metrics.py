@@ -1,4 +1,5 @@
 """Agreement of two tensors, summed over samples, against float64 numpy on everything at once."""
+
 from __future__ import annotations
 
 import math
@@ -23,8 +24,13 @@ def agreement(*pairs: tuple[np.ndarray, np.ndarray], distances: bool = True) -> 
 
 
 @QUICK
-@given(st.lists(st.tuples(arrays(np.float32, 12, elements=VALUES), arrays(np.float32, 12, elements=VALUES)), min_size=1,
-                max_size=3))
+@given(
+    st.lists(
+        st.tuples(arrays(np.float32, 12, elements=VALUES), arrays(np.float32, 12, elements=VALUES)),
+        min_size=1,
+        max_size=3,
+    )
+)
 def test_every_figure_equals_the_one_over_all_samples_at_once(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """cosine, MSE, SQNR, L1, L2 and Chebyshev are those of the concatenated samples in float64."""
     a = np.concatenate([p[0] for p in pairs]).astype(np.float64)

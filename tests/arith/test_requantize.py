@@ -1,4 +1,5 @@
 """Scaling by a real ratio with integers: multipliers, shifts, and `rescale` against exact rationals."""
+
 from __future__ import annotations
 
 from fractions import Fraction
@@ -20,18 +21,21 @@ def exact(value: int, multiplier: int, shift: int) -> int:
     return int((product + Fraction(1, 2)).__floor__()) if shift > 0 else int(product)
 
 
-@pytest.mark.parametrize(("ratio", "multiplier", "shift"), [
-    (1.0, 1 << 14, 14),
-    (0.5, 1 << 14, 15),
-    (0.75, 3 << 13, 15),
-    (-1.0, -(1 << 14), 14),
-    (3.0, 3 << 13, 13),
-    (1 / 3, 21845, 16),                   # 2^16 / 3 = 21845.33
-    (1 - 2.0**-20, 1 << 14, 14),          # rounds up to 2^15: carried to 2^14 and one shift less
-    (-(1 - 2.0**-20), -(1 << 14), 14),
-    (2.0**19, 1 << 14, -5),
-    (0.0, 0, 1),
-])
+@pytest.mark.parametrize(
+    ("ratio", "multiplier", "shift"),
+    [
+        (1.0, 1 << 14, 14),
+        (0.5, 1 << 14, 15),
+        (0.75, 3 << 13, 15),
+        (-1.0, -(1 << 14), 14),
+        (3.0, 3 << 13, 13),
+        (1 / 3, 21845, 16),  # 2^16 / 3 = 21845.33
+        (1 - 2.0**-20, 1 << 14, 14),  # rounds up to 2^15: carried to 2^14 and one shift less
+        (-(1 - 2.0**-20), -(1 << 14), 14),
+        (2.0**19, 1 << 14, -5),
+        (0.0, 0, 1),
+    ],
+)
 def test_known_ratios(ratio: float, multiplier: int, shift: int) -> None:
     """Multiplier and shift of ratios that can be worked out by hand, the carry to 2^15 included."""
     m, s = fixed_point(ratio)

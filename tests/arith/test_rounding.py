@@ -1,4 +1,5 @@
 """Rounding and the quantize / dequantize pair: ties, saturation, float32 as written."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -59,8 +60,11 @@ def test_an_accumulator_beyond_24_bits_is_rounded_to_the_nearest_float32() -> No
 
 
 @QUICK
-@given(st.lists(st.floats(-300, 300, width=32), min_size=1, max_size=20), st.floats(2**-6, 8, width=32),
-       st.integers(-20, 20))
+@given(
+    st.lists(st.floats(-300, 300, width=32), min_size=1, max_size=20),
+    st.floats(2**-6, 8, width=32),
+    st.integers(-20, 20),
+)
 def test_fake_quantize_is_quantize_then_dequantize(values: list[float], scale: float, zero_point: int) -> None:
     """fake_quantize gives the very bits that storing the code and reading it back gives."""
     x, step = np.array(values, np.float32), np.float32(scale)

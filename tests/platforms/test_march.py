@@ -1,4 +1,5 @@
 """Platforms: the march words, variants, and what the rules of placement read from them."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,13 +9,16 @@ from ptqlab.errors import PtqError
 from ptqlab.platforms import MARCHES, PLATFORMS, platform
 
 
-@pytest.mark.parametrize(("march", "tail", "floats", "stride"), [
-    ("nash-e", QType.INT32, (), 32),
-    ("nash-m", QType.INT32, (), 32),
-    ("nash-b", QType.FLOAT32, (QType.FLOAT16, QType.FLOAT32), 32),
-    ("nash-h", QType.FLOAT32, (QType.FLOAT16, QType.FLOAT32), 64),
-    ("nash-p", QType.FLOAT32, (QType.FLOAT16, QType.FLOAT32), 64),
-])
+@pytest.mark.parametrize(
+    ("march", "tail", "floats", "stride"),
+    [
+        ("nash-e", QType.INT32, (), 32),
+        ("nash-m", QType.INT32, (), 32),
+        ("nash-b", QType.FLOAT32, (QType.FLOAT16, QType.FLOAT32), 32),
+        ("nash-h", QType.FLOAT32, (QType.FLOAT16, QType.FLOAT32), 64),
+        ("nash-p", QType.FLOAT32, (QType.FLOAT16, QType.FLOAT32), 64),
+    ],
+)
 def test_the_documented_differences(march: str, tail: QType, floats: tuple[QType, ...], stride: int) -> None:
     """Tail type, float vector unit and nv12 stride of each documented march."""
     found = platform(march)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+TO_THE_END = (2**31 - 1, 2**63 - 1)
+
 
 def reshape(attrs: Mapping[str, Any], x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """0 keeps an axis (unless allowzero), -1 takes what is left."""
@@ -35,16 +37,22 @@ def unsqueeze(attrs: Mapping[str, Any], x: np.ndarray, axes: np.ndarray) -> np.n
 
 def slice_(attrs: Mapping[str, Any], x: np.ndarray, starts: np.ndarray, ends: np.ndarray,
            axes: np.ndarray | None = None, steps: np.ndarray | None = None) -> np.ndarray:
-    """numpy's slices, except that an end below -length of a backward slice means "through the first element"."""
+    """Starts and ends count from the end where negative, and are then held inside of the axis [ONNX].
+
+    The largest integers as the end mean "through the last element" in either direction [onnxruntime]."""
     index: list[slice] = [slice(None)] * x.ndim
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = int(axes[i]) if axes is not None else i
         step = int(steps[i]) if steps is not None else 1
         size = x.shape[axis]
-        stop: int | None = int(end)
-        if step < 0 and int(end) < -size:
-            stop = None
-        index[axis] = slice(int(start), stop, step)
+        if step < 0 and int(end) in TO_THE_END:
+            end = -size - 1
+        first, stop = (int(v) + size if v < 0 else int(v) for v in (start, end))
+        if step > 0:
+            index[axis] = slice(min(max(first, 0), size), min(max(stop, 0), size), step)
+        else:
+            stop = min(max(stop, -1), size - 1)
+            index[axis] = slice(min(max(first, 0), size - 1), None if stop < 0 else stop, step)
     return x[tuple(index)]
 
 

@@ -1,0 +1,133 @@
+"""Helpers for the tests of the core: one integer operator in all its forms, and whole compiles compared in every bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from hypothesis import settings
+
+from ptqlab.graph import session
+from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS, OPSET
+from ptqlab.simulate import FastExecutor, ReferenceExecutor
+from ptqlab.stages.quantized import QuantizedModel
+from ptqlab.stages.schedule import Part
+
+INT8, INT16 = (int(ir.DataType.INT8), int(ir.DataType.INT16))
+QUICK = settings(derandomize=True, max_examples=15, deadline=None, database=None)
+MANY = settings(derandomize=True, max_examples=30, deadline=None, database=None)
+LIMITS = {INT8: (-128, 127), INT16: (-32768, 32767)}
+
+
+def output(to: int = INT8, zero_point: int = 0, low: int | None = None, high: int | None = None) -> dict[str, int]:
+    """The attributes of a requantizing operator; the clamp is the range of the type where not given."""
+    least, most = LIMITS[to]
+    return {
+        "y_zero_point": zero_point,
+        "low": least if low is None else low,
+        "high": most if high is None else high,
+        "to": to,
+    }
+
+
+def one_operator(
+    op: str,
+    feeds: Mapping[str, np.ndarray],
+    constants: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Any],
+    result: np.ndarray,
+) -> QuantizedModel:
+    """A quantized model of one integer operator; `feeds` are its inputs by name, `result` tells the output's type."""
+    spec = INTEGER_OPS[op]
+    values: dict[str, ir.Value] = {}
+    for name, array in {**feeds, **constants}.items():
+        tensor = ir.tensor(array, name=name)
+        values[name] = ir.Value(
+            name=name,
+            shape=ir.Shape(array.shape),
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor if name in constants else None,
+        )
+    node = ir.Node(
+        DOMAIN,
+        op,
+        [values[i] for i in spec.inputs],
+        name="operator",
+        num_outputs=1,
+        attributes=[ir.convenience.convert_attribute(k, v) for k, v in attributes.items()],
+    )
+    out = node.outputs[0]
+    out.name, out.shape, out.dtype = "result", ir.Shape(result.shape), ir.DataType.from_numpy(result.dtype)
+    graph = ir.Graph(
+        [values[f] for f in feeds],
+        [out],
+        nodes=[node],
+        initializers=[values[c] for c in constants],
+        opset_imports={"": OPSET, DOMAIN: DOMAIN_VERSION},
+        name="one",
+    )
+    model = ir.Model(graph, ir_version=8, functions=[spec.function()])
+    return QuantizedModel(model, {}, (Part("BPU", 0, ("operator",), tuple(feeds), ("result",)),)).verify()
+
+
+def every_form(
+    op: str, feeds: Mapping[str, np.ndarray], constants: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+) -> np.ndarray:
+    """What an integer operator gives: the reference kernel, the fast path and the model-local function must agree.
+
+    The function runs with and without onnxruntime's rewriting, both with one and two threads.
+    """
+    spec = INTEGER_OPS[op]
+    assert set(attributes) == set(spec.attributes)
+    arrays = {**feeds, **constants}
+    result = spec.reference(attributes, *(arrays[i] for i in spec.inputs))
+    quantized = one_operator(op, feeds, constants, attributes, result)
+    forms = {"reference executor": ReferenceExecutor(quantized).run(feeds)["result"]}
+    for threads in (1, 2):
+        forms[f"fast, {threads} threads"] = FastExecutor(quantized, threads=threads).run(feeds)["result"]
+        forms[f"function, {threads} threads"] = session(quantized.model, optimise=threads == 2, threads=threads).run(
+            None, feeds
+        )[0]
+    for form, got in forms.items():
+        same_bits(got, result, form)
+    return result
+
+
+def same_bits(got: np.ndarray, wanted: np.ndarray, where: str) -> None:
+    """The same dtype, shape and bytes, or an assertion that tells where and how far off."""
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), (
+        f"{where}: {got.dtype}{got.shape}, not {wanted.dtype}{wanted.shape}"
+    )
+    if got.tobytes() != wanted.tobytes():
+        off = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
+        raise AssertionError(
+            f"{where}: {int((off != 0).sum())} of {off.size} elements differ, by up to {np.nanmax(off)}"
+        )
+
+
+def rescaled(value: int, multiplier: int, shift: int) -> int:
+    """(v * m + 2^(s-1)) >> s for s >= 1, (v * m) << -s otherwise, in Python's integers."""
+    product = int(value) * int(multiplier)
+    return (product + (1 << (shift - 1))) >> shift if shift > 0 else product << -shift
+
+
+def clamped(value: int, attributes: Mapping[str, int]) -> int:
+    """The zero point added, then the clamp of the operator."""
+    return max(attributes["low"], min(attributes["high"], attributes["y_zero_point"] + value))
+
+
+def each(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`values` broadcast to a shape, as Python integers."""
+    return np.broadcast_to(values, shape).astype(object)
+
+
+def codes(rng: np.random.Generator, to: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Random codes over the whole range, the two ends of it among them where there is room."""
+    low, high = LIMITS[to]
+    dtype = np.int8 if to == INT8 else np.int16
+    made = rng.integers(low, high + 1, shape).astype(dtype)
+    flat = made.reshape(-1)
+    flat[:1], flat[-1:] = low, high
+    return made
