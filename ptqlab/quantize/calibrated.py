@@ -124,8 +124,16 @@ class _Builder:
 
     def _calibration(self, value: ir.Value, encoding: Encoding, slot: str, name: str, output: str) -> ir.Node:
         return calibration_node(
-            value, name, output, scales=np.asarray(encoding.scale), thresholds=np.asarray(self.encodings.thresholds[slot]),
-            zero_point=encoding.zero_point, low=encoding.low, high=encoding.high, bits=encoding.qtype.bits, kind="activation",
+            value,
+            name,
+            output,
+            scales=np.asarray(encoding.scale),
+            thresholds=np.asarray(self.encodings.thresholds[slot]),
+            zero_point=encoding.zero_point,
+            low=encoding.low,
+            high=encoding.high,
+            bits=encoding.qtype.bits,
+            kind="activation",
         )
 
     def _insert(self, node: ir.Node, after: ir.Value) -> None:

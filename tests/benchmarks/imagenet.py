@@ -30,7 +30,7 @@ NETS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 def same_bits(hbm: Path, sample: dict[str, np.ndarray]) -> tuple[int, int]:
-    """(tensors equal to the bit in every executor, tensors compared): reference, fast path on 1 and 2 threads, `.bc`."""
+    """(tensors equal to the bit in every executor, tensors compared): reference, fast path (1, 2 threads), `.bc`."""
     quantized = read_quantized(hbm).quantized
     keep = [t.name for t in quantized.integers.values()]
     truth = ReferenceExecutor(quantized, keep=keep).run(sample)
@@ -45,7 +45,10 @@ def same_bits(hbm: Path, sample: dict[str, np.ndarray]) -> tuple[int, int]:
 def score(run: ptqlab.CompileResult, crops: Sequence[photos.Crop]) -> dict[str, Agreement]:
     """Agreement with the float model on scoring crops: calibrated, simulated, and simulated on object photos."""
     truth = ptqlab.Runtime(run.artifacts["optimized_float"])
-    runners = {"calibrated": ptqlab.Runtime(run.artifacts["calibrated"]), "simulated": ptqlab.Runtime(run.artifacts["hbm"])}
+    runners = {
+        "calibrated": ptqlab.Runtime(run.artifacts["calibrated"]),
+        "simulated": ptqlab.Runtime(run.artifacts["hbm"]),
+    }
     table = {name: Agreement() for name in ("calibrated", "simulated", "objects")}
     for crop in crops:
         feed = {truth.input_names[0]: crop.image}
@@ -73,9 +76,14 @@ def run_net(name: str, march: str, qtype: str, scoring: int, cache: Path, out: P
     bpu = int((run.nodes["ON"] == "BPU").sum())
     print(f"{name} on {march}, {qtype}: {bpu} of {len(run.nodes)} nodes on the BPU, compile {spent:.1f} CPU s")
     for label, agreement in table.items():
-        print(f"  {label:<11} cosine {agreement.cosine:.5f}  SQNR {agreement.sqnr:5.2f} dB  ({agreement.samples} crops)")
-    print(f"  same bits in reference, fast path (1, 2 threads) and .bc in onnxruntime (1, 2 threads): {equal} of {compared} tensors",
-          flush=True)
+        print(
+            f"  {label:<11} cosine {agreement.cosine:.5f}  SQNR {agreement.sqnr:5.2f} dB  ({agreement.samples} crops)"
+        )
+    print(
+        f"  same bits in reference, fast path (1, 2 threads) and .bc in onnxruntime (1, 2 threads): "
+        f"{equal} of {compared} tensors",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -83,7 +91,9 @@ def main() -> int:
     parser.add_argument("--march", default="nash-e")
     parser.add_argument("--qtype", default="int8")
     parser.add_argument("--scoring", type=int, default=240, help="number of scoring crops")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "ptqlab-models", help="where the nets are kept")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "ptqlab-models", help="where the nets are kept"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as out:
         for name in NETS:

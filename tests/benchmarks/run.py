@@ -31,7 +31,10 @@ from ptqlab.platforms import platform
 from ptqlab.quantize.calibrate import calibrate
 from ptqlab.simulate import FastExecutor
 
-NETS: dict[str, Callable[[], onnx.ModelProto]] = {"resnet18": nets.resnet18, "mobilenet_v2": nets.mobilenet_v2_structure}
+NETS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "resnet18": nets.resnet18,
+    "mobilenet_v2": nets.mobilenet_v2_structure,
+}
 SAMPLES = 16
 MIB = 1 << 20
 
@@ -83,7 +86,10 @@ def bench(name: str) -> None:
     run = base * SAMPLES
     print(f"{name}: one float inference {base * 1e3:.1f} CPU ms; {SAMPLES} samples")
     print(f"  max calibration, creation included   {calibration / run:5.2f} x {SAMPLES} float inferences")
-    print(f"  whole compile with cosines           {compile_time / run:5.2f} x {SAMPLES} float inferences ({compile_time:.2f} CPU s)")
+    print(
+        f"  whole compile with cosines           {compile_time / run:5.2f} x {SAMPLES} float inferences "
+        f"({compile_time:.2f} CPU s)"
+    )
     print(f"  calibrated model, one inference      {times['calibrated'] / base:5.2f} x")
     print(f"  bit-exact simulation, one inference  {times['simulate'] / base:5.2f} x")
     print(f"  peak memory {peak_mib():.0f} MiB in all; compile added {grown:.0f} MiB", flush=True)
@@ -112,7 +118,9 @@ def main() -> int:
     if len(wanted) == 1:
         bench(wanted[0])
         return 0
-    return max(subprocess.run([sys.executable, "-m", "benchmarks.run", name], check=False).returncode for name in wanted)
+    return max(
+        subprocess.run([sys.executable, "-m", "benchmarks.run", name], check=False).returncode for name in wanted
+    )
 
 
 if __name__ == "__main__":
