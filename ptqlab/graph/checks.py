@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import onnx
+from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from ptqlab.errors import Finding, Problem, nearest, shorten
 from ptqlab.graph.model import NEWEST_IR, NEWEST_OPSET, OLDEST_OPSET
@@ -44,22 +46,6 @@ NOT_TENSORS = frozenset(
         "ImageDecoder",
     }
 )
-ARRAY_TYPES = {
-    onnx.TensorProto.FLOAT: "float32",
-    onnx.TensorProto.FLOAT16: "float16",
-    onnx.TensorProto.BFLOAT16: "bfloat16",
-    onnx.TensorProto.DOUBLE: "float64",
-    onnx.TensorProto.BOOL: "bool",
-    onnx.TensorProto.INT8: "int8",
-    onnx.TensorProto.INT16: "int16",
-    onnx.TensorProto.INT32: "int32",
-    onnx.TensorProto.INT64: "int64",
-    onnx.TensorProto.UINT8: "uint8",
-    onnx.TensorProto.UINT16: "uint16",
-    onnx.TensorProto.UINT32: "uint32",
-    onnx.TensorProto.UINT64: "uint64",
-}
-ALLOWED_TYPES = "a tensor of float, integer or bool elements"
 
 
 def node_label(node: onnx.NodeProto) -> str:
@@ -87,6 +73,25 @@ def proto_bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 def default_opset(proto: onnx.ModelProto) -> int | None:
     return next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), None)
+
+
+def check_text(proto: onnx.ModelProto) -> list[Problem]:
+    """Names that are no text (protobuf lets any bytes through) would fail anywhere later."""
+    bad: list[bytes] = []
+
+    def look(message: Message) -> None:
+        for field, content in message.ListFields():
+            values = [content] if isinstance(content, (str, bytes, Message)) else content
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                for inner in values:
+                    look(inner)
+            elif field.type == FieldDescriptor.TYPE_STRING:
+                bad.extend(v for v in values if isinstance(v, bytes))
+
+    look(proto)
+    shown = ", ".join(repr(b[:40]) for b in bad[:3])
+    expected = "names in UTF-8"
+    return [Problem("PTQ103", "the model", f"text that is not UTF-8: {shown}", expected)] if bad else []
 
 
 def check_versions(proto: onnx.ModelProto) -> tuple[list[Problem], list[Finding]]:
@@ -244,138 +249,3 @@ def _span(low: int, high: int, what: str) -> str:
     if high > 1000:
         return f"at least {low} {what}"
     return f"{low} {what}" if low == high else f"{low} to {high} {what}"
-
-
-def check_types(proto: onnx.ModelProto) -> list[Problem]:
-    """Inputs and stored tensors are arrays of numbers."""
-    problems = []
-    stored = {t.name for t in proto.graph.initializer}
-    for value in proto.graph.input:
-        if value.name in stored:
-            continue
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
-            problems.append(
-                Problem(
-                    "PTQ112",
-                    f"input '{shorten(value.name)}'",
-                    kind.removesuffix("_type") if kind else "no type",
-                    ALLOWED_TYPES,
-                    "cut the model behind it, or export it with a tensor there",
-                )
-            )
-        elif value.type.tensor_type.elem_type not in ARRAY_TYPES:
-            problems.append(
-                Problem(
-                    "PTQ112",
-                    f"input '{shorten(value.name)}'",
-                    f"tensor of {_type_name(value.type.tensor_type.elem_type)}",
-                    ALLOWED_TYPES,
-                )
-            )
-    for tensor in proto.graph.initializer:
-        if tensor.data_type not in ARRAY_TYPES:
-            problems.append(
-                Problem("PTQ112", f"tensor '{shorten(tensor.name)}'", _type_name(tensor.data_type), ALLOWED_TYPES)
-            )
-    for sparse in proto.graph.sparse_initializer:
-        problems.append(
-            Problem("PTQ112", f"tensor '{shorten(sparse.values.name)}'", "sparse", ALLOWED_TYPES, "store it densely")
-        )
-    for node in walk(proto.graph.node):
-        for attribute in node.attribute:
-            text = attribute.HasField("t") and attribute.t.data_type not in ARRAY_TYPES
-            if (
-                text
-                or attribute.HasField("sparse_tensor")
-                or (node.op_type == "Constant" and attribute.name.startswith("value_string"))
-            ):
-                problems.append(
-                    Problem("PTQ112", node_label(node), "a constant of text or sparse elements", ALLOWED_TYPES)
-                )
-    return problems
-
-
-def _type_name(code: int) -> str:
-    return (
-        onnx.TensorProto.DataType.Name(code).lower() if code in onnx.TensorProto.DataType.values() else f"type {code}"
-    )
-
-
-def check_topology(proto: onnx.ModelProto) -> list[Problem]:
-    """Every tensor that is read is produced, and produced once; outputs exist."""
-    problems: list[Problem] = []
-    graph = proto.graph
-    outer: dict[str, str] = {}
-    for name in [*(v.name for v in graph.input), *(t.name for t in graph.initializer)]:
-        outer[name] = f"input '{shorten(name)}'"
-    _check_scope(graph, outer, problems)
-    twice = _repeated(v.name for v in graph.input) | _repeated(t.name for t in graph.initializer)
-    problems.extend(
-        Problem("PTQ110", f"tensor '{shorten(n)}'", "listed twice among the inputs or constants", "one of that name")
-        for n in sorted(twice)
-    )
-    repeated = _repeated(v.name for v in graph.output)
-    problems.extend(
-        Problem("PTQ110", f"output '{shorten(n)}'", "listed twice among the outputs", "one output of that name")
-        for n in sorted(repeated)
-    )
-    if not graph.output:
-        problems.append(Problem("PTQ109", "the model", "no output", "at least one output"))
-    return problems
-
-
-def _check_scope(graph: onnx.GraphProto, outer: dict[str, str], problems: list[Problem]) -> None:
-    here = dict(outer)
-    for node in graph.node:
-        for name in node.output:
-            if not name:
-                continue
-            if name in here:
-                problems.append(
-                    Problem(
-                        "PTQ110",
-                        f"tensor '{shorten(name)}'",
-                        f"produced by {node_label(node)} and by {here[name]}",
-                        "one producer for each tensor",
-                    )
-                )
-            here.setdefault(name, node_label(node))
-    for node in graph.node:
-        for index, name in enumerate(node.input):
-            if name and name not in here:
-                problems.append(
-                    Problem(
-                        "PTQ109",
-                        node_label(node),
-                        f"input {index} reads tensor '{shorten(name)}', which nothing produces",
-                        "an input, a constant or the output of a node",
-                        _near(name, here),
-                    )
-                )
-        for body in proto_bodies(node):
-            inner = dict(here)
-            for name in [*(v.name for v in body.input), *(t.name for t in body.initializer)]:
-                inner.setdefault(name, f"input '{shorten(name)}' of a body")
-            _check_scope(body, inner, problems)
-    for value in graph.output:
-        if value.name not in here:
-            problems.append(
-                Problem(
-                    "PTQ109",
-                    f"output '{shorten(value.name)}'",
-                    "nothing produces it",
-                    "an input, a constant or the output of a node",
-                    _near(value.name, here),
-                )
-            )
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, known)
-    return f"nearest names: {', '.join(shorten(n) for n in near)}" if near else ""
-
-
-def _repeated(names: Iterable[str]) -> set[str]:
-    seen: set[str] = set()
-    return {n for n in names if n in seen or seen.add(n)}  # type: ignore[func-returns-value]

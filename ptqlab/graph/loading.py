@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from ptqlab.errors import Finding, raise_if
-from ptqlab.graph import checks, interface
+from ptqlab.graph import checks, interface, topology
 from ptqlab.graph.files import TITLE, Parsed, attach, read
 from ptqlab.graph.functions import inline_functions
 from ptqlab.graph.halves import widen_halves
@@ -37,6 +37,7 @@ def load(
     """
     parsed = read(source)
     proto = parsed.proto
+    raise_if(checks.check_text(proto), TITLE)
     problems, findings = checks.check_versions(proto)
     raise_if(problems, TITLE)
     _normalise(proto)
@@ -52,7 +53,7 @@ def load(
                 severity="note",
             )
         )
-    problems = [*checks.check_nodes(proto), *checks.check_types(proto), *checks.check_topology(proto)]
+    problems = [*checks.check_nodes(proto), *topology.check_types(proto), *topology.check_topology(proto)]
     problems += interface.fix_shapes(proto.graph, input_shapes)
     raise_if(problems, TITLE)
     if sort_nodes(proto.graph):

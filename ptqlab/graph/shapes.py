@@ -1,26 +1,31 @@
-"""Types and shapes of every tensor: inferred by the standard's rules, by a run where the rules end."""
+"""Types and shapes of every tensor: node by node by the standard's rules, by a run where the rules end.
+
+The rules are asked for one node at a time, so that a misfit is told with its node and shapes, and so that nothing
+reaches them that makes the library abort (a negative size in front of Slice does).
+"""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from ptqlab.errors import Finding, Problem, PtqError, shorten
+from ptqlab.graph.checks import default_opset, proto_bodies
+from ptqlab.graph.execution import run_constants, run_with_zeros
 from ptqlab.graph.files import Tensors, attach
-from ptqlab.graph.session import raw_session, runtime_error
+from ptqlab.graph.model import sizes
+from ptqlab.graph.names import reads
 
 TITLE = "Shape inference"
-_FAILED = re.compile(r"\(op_type:([^,]*), node name: (.*?)\): (.*)")
-# a run with zeros is not worth more memory than this
-_RUN_LIMIT = 4 * 1024**3
+# contents of constants up to this size take part in inference; larger ones never say a shape
+CONTENT_LIMIT = 64 * 1024
+_WINDOWS = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
 
-Types = dict[str, tuple[int, tuple[int | None, ...] | None]]
+Dims = tuple[int | None, ...] | None
 
 
 class ShapeInferenceError(PtqError):
@@ -32,196 +37,242 @@ class ShapeInferenceError(PtqError):
 def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
     """Write type and shape of every node output into value_info and outputs, in place.
 
-    Stated shapes are not trusted: they are dropped first and compared afterwards. Inputs must be static.
-    Raises ShapeInferenceError naming the node and the shapes of its inputs.
+    Stated shapes are not trusted: they are dropped and compared afterwards. Nodes are sorted, inputs static.
+    Raises ShapeInferenceError naming every node that does not fit, and the types and shapes it reads.
     """
     graph = proto.graph
-    stated = _shapes([*graph.value_info, *graph.output])
-    del graph.value_info[:]
-    for output in graph.output:
-        output.ClearField("type")
-    findings: list[Finding] = []
-    try:
-        inferred = _infer(proto, strict=True)
-    except onnx.shape_inference.InferenceError as error:
-        inferred = _infer(proto, strict=False)
-        refused = _inference_error(str(error), proto, _known(inferred), tensors)
-        try:
-            _build(proto, tensors, [])
-        except PtqError:
-            raise refused from None
-        findings.append(
-            Finding(
-                "PTQ135", f"Shape inference failed, but the model runs: {refused.problems[0].found}", severity="note"
-            )
-        )
-    known = _known(inferred)
-    gaps = [o for node in graph.node for o in node.output if o and not _complete(known.get(o))]
-    if gaps:
-        known.update(_run(proto, tensors, gaps))
-        owners = tuple(n.name for n in graph.node if set(n.output) & set(gaps))
-        findings.append(
-            Finding(
-                "PTQ135",
-                f"The shapes of {len(gaps)} tensors depend on data; they were taken from a run with zeros.",
-                owners,
-                "see that these shapes are the same for every input",
-            )
-        )
+    stated = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.output)}
+    inference = _Inference(proto, tensors)
+    for node in graph.node:
+        inference.visit(node)
+    if inference.problems:
+        error = ShapeInferenceError(inference.problems, TITLE)
+        del graph.value_info[:]
+        error.model = attach(proto, tensors)
+        raise error
+    findings = inference.findings() + _lies(stated, inference.types)
     outputs = {o.name for o in graph.output}
+    del graph.value_info[:]
     for node in graph.node:
         for name in node.output:
             if name and name not in outputs:
-                _set(graph.value_info.add(name=name), known[name])
-    inputs = _shapes(graph.input) | {t.name: (t.data_type, tuple(t.dims)) for t in graph.initializer}
+                graph.value_info.add(name=name).type.CopyFrom(inference.types[name])
     for output in graph.output:
-        _set(output, known[output.name] if output.name in known else inputs[output.name])
-    findings.extend(_lies(stated, known))
+        output.type.CopyFrom(inference.types[output.name])
     return findings
 
 
-def _infer(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
-    """The standard's inference; constants that were taken out of the protobuf take part as inputs."""
-    light = onnx.ModelProto()
-    light.CopyFrom(proto)
-    kept = [t for t in proto.graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL]
-    for tensor in proto.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            light.graph.input.append(
-                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+class _Inference:
+    """Goes through the nodes in order and gathers types, small contents and problems."""
+
+    def __init__(self, proto: onnx.ModelProto, tensors: Tensors) -> None:
+        self.proto, self.tensors = proto, tensors
+        self.opset = default_opset(proto) or 0
+        self.types: dict[str, onnx.TypeProto] = {v.name: v.type for v in proto.graph.input}
+        for name, tensor in tensors.items():
+            self.types[name] = onnx.helper.make_tensor_type_proto(int(tensor.dtype), sizes(tensor.shape))
+        self.contents: dict[str, onnx.TensorProto] = {
+            t.name: t for t in proto.graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL
+        }
+        self.constant: dict[str, onnx.NodeProto | None] = dict.fromkeys(tensors)  # name -> node that computes it
+        self.behind: set[str] = set()  # tensors behind a node with a problem
+        self.problems: list[Problem] = []
+        self.executed: dict[str, np.ndarray] | None = None
+        self.from_run: dict[str, str] = {}  # tensor -> node
+
+    def visit(self, node: onnx.NodeProto) -> None:
+        if self.behind.intersection(reads(node)):
+            self.behind.update(node.output)
+            return
+        try:
+            found = self._infer(node)
+            if self._gaps(node, found) and self._compute_inputs(node):
+                found = self._infer(node)
+            if gaps := self._gaps(node, found):
+                found = found | self._measure(node, gaps)
+        except _Misfit as misfit:
+            self.problems.append(misfit.problem)
+            self.behind.update(node.output)
+            return
+        self.types.update(found)
+        self._note_contents(node)
+
+    def _infer(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
+        schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        self._check_element_types(schema, node)
+        if node.op_type == "Slice" and 0 in (_dims(self.types[node.input[0]]) or ()):
+            return {}  # the library aborts on a negative step over nothing
+        if node.op_type == "GroupNormalization":  # the library refuses it as deprecated, though opset 18 and 19 have it
+            return {node.output[0]: self.types[node.input[0]]}
+        types = {name: self.types[name] for name in reads(node) if name in self.types}
+        contents = {name: self.contents[name] for name in node.input if name in self.contents}
+        try:
+            found = onnx.shape_inference.infer_node_outputs(
+                schema, node, types, contents, opset_imports=[onnx.helper.make_opsetid("", self.opset)]
             )
-    del light.graph.initializer[:]
-    light.graph.initializer.extend(kept)
-    return onnx.shape_inference.infer_shapes(light, check_type=strict, strict_mode=strict, data_prop=True)
+        except Exception as error:  # InferenceError, and others on element types that do not exist
+            raise _Misfit(self._told(node, _reason(str(error)))) from None
+        for name, kind in found.items():
+            least = 1 if node.op_type in _WINDOWS else 0
+            if any(d is not None and d < least for d in _dims(kind) or ()):
+                why = f"gives '{shorten(name)}' {_words(_dims(kind))}: the input is too small for it"
+                raise _Misfit(self._told(node, why))
+        return found
 
+    def _check_element_types(self, schema: onnx.defs.OpSchema, node: onnx.NodeProto) -> None:
+        bound: dict[str, str] = {}
+        for index, name in enumerate(node.input):
+            formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+            if not name or not self.types[name].HasField("tensor_type"):
+                continue
+            kind = f"tensor({_element(self.types[name])})"
+            if kind not in formal.types:
+                allowed = ", ".join(sorted(t[7:-1] for t in formal.types if t.startswith("tensor(")))
+                raise _Misfit(self._told(node, f"input {index} is {kind[7:-1]}, but may be {allowed}"))
+            if formal.is_homogeneous and bound.setdefault(formal.type_str, kind) != kind:
+                raise _Misfit(self._told(node, "these inputs must have one element type"))
 
-def _shapes(values: Iterable[onnx.ValueInfoProto]) -> Types:
-    found: Types = {}
-    for value in values:
-        tensor = value.type.tensor_type
-        if value.type.HasField("tensor_type"):
-            dims = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
-            found[value.name] = tensor.elem_type, dims if tensor.HasField("shape") else None
-    return found
+    def _gaps(self, node: onnx.NodeProto, found: dict[str, onnx.TypeProto]) -> list[str]:
+        return [o for o in node.output if o and not _complete(found.get(o))]
 
+    def _compute_inputs(self, node: onnx.NodeProto) -> bool:
+        """Compute inputs that depend on constants only; whether there was one."""
+        wanted = [n for n in node.input if n in self.constant and n not in self.contents]
+        if not wanted:
+            return False
+        needed: dict[str, onnx.NodeProto] = {}
+        feeds: dict[str, np.ndarray] = {}
+        queue = list(wanted)
+        while queue:
+            name = queue.pop()
+            maker = self.constant.get(name)
+            if name in self.contents:
+                feeds[name] = onnx.numpy_helper.to_array(self.contents[name])
+            elif maker is None:
+                feeds[name] = self.tensors[name].numpy()
+            elif maker.name not in needed:
+                needed[maker.name] = maker
+                queue.extend(n for n in maker.input if n)
+        order = [n for n in self.proto.graph.node if n.name in needed]
+        try:
+            results = run_constants(order, wanted, feeds, self.opset)
+        except PtqError as error:
+            raise _Misfit(error.problems[0]) from None
+        for name, array in zip(wanted, results, strict=True):
+            self.contents[name] = onnx.numpy_helper.from_array(array, name)
+        return True
 
-def _known(inferred: onnx.ModelProto) -> Types:
-    return _shapes([*inferred.graph.value_info, *inferred.graph.output])
-
-
-def _complete(entry: tuple[int, tuple[int | None, ...] | None] | None) -> bool:
-    return entry is not None and entry[0] != 0 and entry[1] is not None and None not in entry[1]
-
-
-def _set(value: onnx.ValueInfoProto, entry: tuple[int, tuple[int | None, ...] | None]) -> None:
-    code, dims = entry
-    assert dims is not None, f"no shape of {value.name!r}"
-    value.type.CopyFrom(onnx.helper.make_tensor_type_proto(code, list(dims)))
-
-
-def _lies(stated: Types, known: Types) -> list[Finding]:
-    """Shapes and types in the file that contradict what the nodes compute."""
-    wrong = []
-    for name, (code, dims) in stated.items():
-        if name not in known:
-            continue
-        true_code, true = known[name]
-        assert true is not None
-        other = dims is not None and (
-            len(dims) != len(true) or any(d not in (None, 0, t) for d, t in zip(dims, true, strict=True))
-        )
-        if other or code not in (0, true_code):
-            wrong.append(
-                f"'{shorten(name)}' stated {_words(dims)}, is {_words(true)}"
-                if other
-                else f"'{shorten(name)}' stated with another type"
+    def _measure(self, node: onnx.NodeProto, gaps: list[str]) -> dict[str, onnx.TypeProto]:
+        """Types of `gaps` from a run of the whole model with zeros (one run, made when first needed)."""
+        if self.executed is None:
+            names = [o for n in self.proto.graph.node for o in n.output if o and o not in self.types]
+            try:
+                self.executed = run_with_zeros(self.proto, self.tensors, names)
+            except PtqError as error:
+                raise _Misfit(error.problems[0]) from None
+        self.from_run |= dict.fromkeys(gaps, node.name)
+        return {
+            n: onnx.helper.make_tensor_type_proto(
+                int(ir.DataType.from_numpy(self.executed[n].dtype)), self.executed[n].shape
             )
-    if not wrong:
-        return []
-    more = f", and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-    return [
-        Finding(
-            "PTQ134",
-            f"The file states shapes that are wrong; the computed ones count: {'; '.join(wrong[:5])}{more}.",
-            hint="export the model again",
+            for n in gaps
+        }
+
+    def _note_contents(self, node: onnx.NodeProto) -> None:
+        """Contents that are known at once (Constant, Shape, Size), and whether they could be computed later."""
+        if node.op_type in ("Shape", "Size"):
+            dims = _dims(self.types[node.input[0]]) or ()
+            bounds = {a.name: a.i for a in node.attribute}
+            array = np.array(dims[bounds.get("start", 0) : bounds.get("end", len(dims))], np.int64)
+            array = array if node.op_type == "Shape" else np.array(math.prod(dims), np.int64)  # type: ignore[arg-type]
+            self.contents[node.output[0]] = onnx.numpy_helper.from_array(array, node.output[0])
+            self.constant[node.output[0]] = None
+            return
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            self.contents[node.output[0]] = node.attribute[0].t
+        fixed = all(n in self.constant for n in node.input if n) and not any(True for _ in proto_bodies(node))
+        small = all(_nbytes(self.types[n]) <= CONTENT_LIMIT for n in (*node.input, *node.output) if n)
+        if fixed and small and not node.op_type.startswith(("Random", "Multinomial", "Bernoulli")):
+            self.constant.update(dict.fromkeys(node.output, node))
+
+    def _told(self, node: onnx.NodeProto, why: str) -> Problem:
+        inputs = ", ".join(
+            f"'{shorten(i)}' {_element(self.types[i])} {_words(_dims(self.types[i]))}" for i in node.input if i
         )
-    ]
-
-
-def _words(dims: tuple[int | None, ...] | None) -> str:
-    return "no shape" if dims is None else "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
-
-
-def _inference_error(text: str, proto: onnx.ModelProto, known: Types, tensors: Tensors) -> ShapeInferenceError:
-    """One problem for each node the inference complains of, with the shapes it reads."""
-    known = known | _shapes(proto.graph.input)
-    known.update({t.name: (t.data_type, tuple(t.dims)) for t in proto.graph.initializer})
-    nodes = {n.name: n for n in proto.graph.node}
-    problems = []
-    for op_type, name, reason in _FAILED.findall(text):
-        node = nodes.get(name)
-        shapes = (
-            ", ".join(f"'{shorten(i)}' {_words(known[i][1] if i in known else None)}" for i in node.input if i)
-            if node
-            else ""
+        return Problem(
+            "PTQ116",
+            f"node '{shorten(node.name)}' ({shorten(node.op_type)})",
+            f"inputs {inputs}: {why}",
+            "inputs whose types and shapes fit together",
+            "look at the node in shape_inference_fail.onnx",
         )
-        problems.append(
-            Problem(
-                "PTQ116",
-                f"node '{shorten(name)}' ({shorten(op_type)})",
-                f"inputs {shapes}: {_reason(reason)}",
-                "inputs whose types and shapes fit together",
-                "look at the node in shape_inference_fail.onnx",
-            )
-        )
-    if not problems:
-        problems.append(Problem("PTQ116", "the model", _reason(text), "types and shapes that fit together"))
-    error = ShapeInferenceError(problems, TITLE)
-    error.model = attach(proto, tensors)
-    return error
+
+    def findings(self) -> list[Finding]:
+        if not self.from_run:
+            return []
+        text = f"The shapes of {len(self.from_run)} tensors depend on data; they were taken from a run with zeros."
+        nodes = tuple(dict.fromkeys(self.from_run.values()))
+        return [Finding("PTQ135", text, nodes, "see that these shapes are the same for every input")]
+
+
+class _Misfit(Exception):
+    """Carries the problem of one node."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def _dims(kind: onnx.TypeProto) -> Dims:
+    tensor = kind.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+
+
+def _complete(kind: onnx.TypeProto | None) -> bool:
+    dims = _dims(kind) if kind is not None and kind.tensor_type.elem_type else None
+    return dims is not None and None not in dims
+
+
+def _element(kind: onnx.TypeProto) -> str:
+    """Element type in the words of the standard: float, int64, ..."""
+    code = kind.tensor_type.elem_type
+    known = code in onnx.TensorProto.DataType.values()
+    return onnx.TensorProto.DataType.Name(code).lower() if known else f"type {code}"
+
+
+def _nbytes(kind: onnx.TypeProto) -> int:
+    return math.prod(_dims(kind) or ()) * 8  # type: ignore[arg-type]
+
+
+def _words(dims: Dims) -> str:
+    return "of unknown shape" if dims is None else "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
 
 
 def _reason(text: str) -> str:
-    return shorten(re.sub(r"\[\w*Error\]\s*", "", text), 300)
+    """The last thing the library says, without its brackets."""
+    return shorten(text.rsplit("Error] ", 1)[-1].strip(), 300)
 
 
-def _build(proto: onnx.ModelProto, tensors: Tensors, outputs: list[str]) -> Any:
-    """An onnxruntime session without any rewriting; `outputs` are computed beside the model's own."""
-    light = onnx.ModelProto()
-    light.CopyFrom(proto)
-    buffers: dict[str, np.ndarray] = {}
-    for tensor in light.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            location = f"w{len(buffers)}"
-            buffers[location] = np.ascontiguousarray(tensors[tensor.name].numpy()).reshape(-1).view(np.uint8)
-            tensor.external_data[0].value = location
-    present = {o.name for o in light.graph.output}
-    light.graph.output.extend(onnx.ValueInfoProto(name=n) for n in outputs if n not in present)
-    return raw_session(light.SerializeToString(), buffers, optimise=False, threads=1, where="the model")
+def _lies(stated: dict[str, onnx.TypeProto.Tensor], true: dict[str, onnx.TypeProto]) -> list[Finding]:
+    """Shapes and types in the file that contradict what the nodes compute."""
+    wrong = []
+    for name, claim in stated.items():
+        if name not in true:
+            continue
+        claimed, computed = _dims(onnx.TypeProto(tensor_type=claim)), _dims(true[name])
+        assert computed is not None
+        if claim.elem_type not in (0, true[name].tensor_type.elem_type):
+            wrong.append(f"'{shorten(name)}' is of another type than stated")
+        elif claimed is not None and (len(claimed) != len(computed) or _differ(claimed, computed)):
+            wrong.append(f"'{shorten(name)}' is {_words(computed)}, stated as {_words(claimed)}")
+    if not wrong:
+        return []
+    more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+    text = f"The file states shapes that are wrong; the computed ones count: {'; '.join(wrong[:5])}{more}."
+    return [Finding("PTQ134", text, hint="export the model again")]
 
 
-def _run(proto: onnx.ModelProto, tensors: Tensors, gaps: list[str]) -> Types:
-    """Types and shapes of `gaps` from one run with zeros."""
-    inputs: dict[str, tuple[np.dtype, list[int]]] = {}
-    for value in proto.graph.input:
-        tensor = value.type.tensor_type
-        inputs[value.name] = ir.DataType(tensor.elem_type).numpy(), [d.dim_value for d in tensor.shape.dim]
-    if sum(dtype.itemsize * math.prod(dims) for dtype, dims in inputs.values()) > _RUN_LIMIT:
-        limit = f"inputs of less than {_RUN_LIMIT} bytes to find it by a run"
-        raise _without_shape(gaps[0], "a shape that depends on data", limit)
-    session = _build(proto, tensors, gaps)
-    try:
-        results = session.run(gaps, {n: np.zeros(dims, dtype) for n, (dtype, dims) in inputs.items()})
-    except Exception as error:
-        raise ShapeInferenceError(runtime_error(error, "the model").problems, TITLE) from None
-    found: Types = {}
-    for name, array in zip(gaps, results, strict=True):
-        if not isinstance(array, np.ndarray):
-            raise _without_shape(name, "a sequence or optional", "a tensor")
-        found[name] = int(ir.DataType.from_numpy(array.dtype)), array.shape
-    return found
-
-
-def _without_shape(name: str, found: str, expected: str) -> ShapeInferenceError:
-    hint = "cut the model before it with output_nodes"
-    return ShapeInferenceError(Problem("PTQ116", f"tensor '{shorten(name)}'", found, expected, hint), TITLE)
+def _differ(claimed: Iterable[int | None], computed: Iterable[int | None]) -> bool:
+    return any(c is not None and c > 0 and c != t for c, t in zip(claimed, computed, strict=True))

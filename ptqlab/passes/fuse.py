@@ -27,8 +27,10 @@ def batch_norm_affine(work: Work, node: ir.Node) -> Affine | None:
     if training or any(p is None for p in parameters):
         return None
     scale, bias, mean, variance = (np.asarray(p, np.float64) for p in parameters)
-    factor = scale / np.sqrt(variance + get_float(node, "epsilon", 1e-5))
-    return Affine(factor, bias - mean * factor)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + get_float(node, "epsilon", 1e-5))
+        shift = bias - mean * factor
+    return Affine(factor, shift)
 
 
 def _per_channel(array: np.ndarray, rank: int, channels: int) -> np.ndarray | None:
@@ -108,18 +110,18 @@ class FuseAffine:
             return bool(work.refuse(reader, f"the weights of '{node.name}' are not constant"))
         if node.op_type == "Gemm" and not _plain_gemm(work, node):
             return bool(work.refuse(reader, f"'{node.name}' is not in plain form"))
-        scaled = weights * _weight_factor(node, weights, affine.scale)
-        shifted = np.broadcast_to(bias.astype(np.float64).reshape(-1), channels) * affine.scale + affine.shift
+        with np.errstate(all="ignore"):
+            scaled = (weights * _weight_factor(node, weights, affine.scale)).astype(np.float32)
+            shifted = np.broadcast_to(bias.astype(np.float64).reshape(-1), channels) * affine.scale + affine.shift
+            shifted = shifted.astype(np.float32)
         if not np.isfinite(scaled).all() or not np.isfinite(shifted).all():
             return bool(work.refuse(reader, "the result would hold Inf or NaN"))
         if (affine.scale != 1).any():
-            work.set_constant(node, 1, scaled.astype(np.float32))
+            work.set_constant(node, 1, scaled)
         if given is None and not shifted.any():
             pass  # a pure factor needs no bias
         else:
-            work.set_constant(
-                node, 2, shifted.astype(np.float32), str(given.name) if given is not None else f"{node.name}_bias"
-            )
+            work.set_constant(node, 2, shifted, str(given.name) if given is not None else f"{node.name}_bias")
         work.absorb(node, reader)
         return True
 

@@ -135,9 +135,10 @@ class UnifyGemm:
         weights = work.constant(node.inputs[1])
         alpha, trans = get_float(node, "alpha", 1.0), get_int(node, "transB", 0)
         if weights is not None and (alpha != 1 or trans):
-            weights = weights.T if trans else weights
-            weights = weights if alpha == 1 else (weights.astype(np.float64) * alpha).astype(np.float32)
-            work.set_constant(node, 1, np.ascontiguousarray(weights))
+            scaled = _scaled(weights.T if trans else weights, alpha)
+            if scaled is None:
+                return changes + work.refuse(node, "alpha times its weights would hold Inf or NaN")
+            work.set_constant(node, 1, scaled)
             changes += 1
             node.attributes.pop("alpha", None)
             node.attributes.pop("transB", None)
@@ -148,13 +149,22 @@ class UnifyGemm:
             columns = shape_of(node.outputs[0])[1]
             row = bias.size == 1 or bias.shape in ((columns,), (1, columns))
             if beta != 1 or (row and bias.shape != (columns,)):
-                wide = np.broadcast_to(bias.reshape(-1), (columns,)) if row else bias
-                work.set_constant(node, 2, (wide.astype(np.float64) * beta).astype(np.float32))
+                scaled = _scaled(np.broadcast_to(bias.reshape(-1), (columns,)) if row else bias, beta)
+                if scaled is None:
+                    return changes + work.refuse(node, "beta times its bias would hold Inf or NaN")
+                work.set_constant(node, 2, scaled)
                 changes += 1
             node.attributes.pop("beta", None)
         if given is None:
             node.attributes.pop("beta", None)
         return changes
+
+
+def _scaled(array: np.ndarray, factor: float) -> np.ndarray | None:
+    """float32 array times factor, contiguous; None when the result is not finite."""
+    with np.errstate(all="ignore"):
+        result = np.ascontiguousarray((array.astype(np.float64) * factor).astype(np.float32))
+    return result if np.isfinite(result).all() else None
 
 
 def _transpose_input(work: Work, node: ir.Node) -> int:
