@@ -228,7 +228,7 @@ def bn_alone() -> Built:
 
 @register
 def relu6_spellings() -> Built:
-    """Relu6 as Clip with constants or Constant nodes, Min of Max, Max of Min, Relu then Min; open bounds; integer Clip."""
+    """Relu6 as Clip with constants or Constant nodes, Min of Max, Max of Min, Relu, Min; open bounds; integer Clip."""
     nodes = [
         helper.make_node("Constant", [], ["lo"], name="lo", value=init("v", np.zeros((1,), np.float32))),
         node("Clip", ["x", "zero", "six"], "a", "clip"),
@@ -344,7 +344,7 @@ def shared_constants() -> Built:
 
 @register
 def layout_moves() -> Built:
-    """Transposes that cancel, Reshapes in a row, Pad before Conv and AveragePool, Flatten, Squeeze, Slice of everything."""
+    """Transposes that cancel, Reshapes in a row, Pad before Conv and pooling, Flatten, Squeeze, Slice of all."""
     nodes = [
         node("Transpose", ["x"], "t1", "to_nhwc", perm=[0, 2, 3, 1]),
         node("Transpose", ["t1"], "t2", "to_nchw", perm=[0, 3, 1, 2]),
