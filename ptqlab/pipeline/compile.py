@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptqlab import config as configuration
-from ptqlab.artifacts.files import Workspace
+from ptqlab.artifacts.files import Workspace, artifact_name
 from ptqlab.artifacts.models import write_quantized
 from ptqlab.artifacts.tables import node_info_csv
 from ptqlab.config import Config
@@ -132,12 +132,9 @@ def _prepare(run: _Run) -> FloatGraph:
 
 def _save_failed(run: _Run, error: ShapeInferenceError) -> None:
     """Leave the model whose shapes do not fit where the user can open it."""
-    import onnx_ir as ir
-
-    save(ir.from_proto(error.model), run.config.model.working_dir / "shape_inference_fail.onnx")
-    run.watch.log(
-        f"the model as far as its shapes are known: {run.config.model.working_dir / 'shape_inference_fail.onnx'}"
-    )
+    where = run.config.model.working_dir / artifact_name("shape_inference_fail", "")
+    save(error.model, where)
+    run.watch.log(f"the model as far as its shapes are known: {where}")
 
 
 def _optimize(run: _Run, graph: FloatGraph) -> FloatGraph:
