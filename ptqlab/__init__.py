@@ -36,10 +36,10 @@ __all__ = [
 if TYPE_CHECKING:
     from ptqlab.errors import Finding, Problem, PtqError
     from ptqlab.notebook.extension import load_ipython_extension, unload_ipython_extension
+    from ptqlab.pipeline.runtime import Runtime
     from ptqlab.report.words import set_language
     from ptqlab.result.api import compile, load
     from ptqlab.result.compiled import CompileResult
-    from ptqlab.pipeline.runtime import Runtime
 
 
 def __getattr__(name: str) -> Any:

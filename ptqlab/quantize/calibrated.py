@@ -54,7 +54,7 @@ class _Builder:
         return [t for t in self.plan.tensors if t not in moved]
 
     def _store(self, tensor: str) -> None:
-        """Put the quantizer of a tensor behind it; readers on the BPU, and all readers of what the BPU made, read that."""
+        """Put the quantizer of a tensor behind it. Readers on the BPU read that; so do all, if the BPU made the tensor."""
         value = self.values[tensor]
         plan = self.plan.tensors[tensor]
         producer = value.producer()
