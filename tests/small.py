@@ -1,4 +1,4 @@
-"""Helpers for the tests of the core: one integer operator in all its forms, and whole compiles compared in every bit."""
+"""Helpers for the tests of the core: one integer operator in all its forms, whole compiles compared in every bit."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 CHUNK = 1 << 14
+# sums of squares below this have lost bits, or everything, in float32
+UNDERFLOW = 1e-30
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Agreement:
             p, q = x[start : start + CHUNK], y[start : start + CHUNK]
             with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
                 sums = float(np.dot(p, p)), float(np.dot(q, q)), float(np.dot(p, q))
-            if not np.isfinite(sum(sums)):
+            if not np.isfinite(sum(sums)) or min(sums[:2]) < UNDERFLOW:
                 sums = self._careful(p, q)
             self.aa += sums[0]
             self.bb += sums[1]
@@ -59,7 +61,7 @@ class Agreement:
         self.samples += 1
 
     def _careful(self, p: np.ndarray, q: np.ndarray) -> tuple[float, float, float]:
-        """The sums of a chunk whose float32 dot products are not finite, in float64 and without what is left out."""
+        """The sums of a chunk that float32 cannot hold (overflow, underflow, not finite), without what is left out."""
         kept = np.isfinite(p)
         self.not_finite += p.size - int(kept.sum())
         a, b = p[kept].astype(np.float64), q[kept].astype(np.float64)

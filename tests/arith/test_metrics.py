@@ -127,3 +127,11 @@ def test_values_whose_square_leaves_float32_are_summed_in_float64() -> None:
     """1e25 is a float32 and its square is not; the cosine is exact all the same."""
     a, b = np.array([1e25, 0], np.float32), np.array([1e25, 1e25], np.float32)
     assert agreement((a, b)).cosine == pytest.approx(1 / math.sqrt(2))
+
+
+def test_values_whose_square_vanishes_in_float32_are_no_zeros() -> None:
+    """1e-30 squared is 0 in float32: the tensor is not all zero for it, and opposite signs still oppose."""
+    x = np.full(4, 1e-30, np.float32)
+    assert not agreement((x, x), distances=False).all_zero
+    assert agreement((x, -x), distances=False).cosine == pytest.approx(-1.0)
+    assert agreement((x, np.ones(4, np.float32))).cosine == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""Integer convolutions: by hand, against slow loops, and the same bits in every form on both sides of float32's bound."""
+"""Integer convolutions: by hand, against slow loops, the same bits in every form, on both sides of float32's bound."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_convolution_by_hand() -> None:
 
 
 def test_padding_stands_for_real_zero_and_not_for_code_zero() -> None:
-    """With zero point 3 the codes 3 stand for 0; a pad adds nothing either: the sum of ones over [[3, 5]] is 2 anywhere."""
+    """With zero point 3 the code 3 stands for 0, and a pad adds nothing either: any window over 3, 5 sums to 2."""
     x, w = np.array([[[3, 5]]], np.int8), np.ones((1, 1, 3), np.int8)
     geometry = {"strides": [1], "pads": [2, 2], "dilations": [1], "group": 1, "x_zero_point": 3}
     got = every_form("Int8ConvTail", {"x": x}, {"weight": w, "bias": np.zeros((1, 1), np.int32)}, geometry)
@@ -199,7 +199,7 @@ def test_both_sides_of_the_float32_bound_are_exact(channels: int, path: str, sig
 @pytest.mark.parametrize("source", [INT8, INT16])
 @pytest.mark.parametrize("group", [1, 300])
 def test_the_byte_path_is_exact_with_groups_pads_and_zero_points(source: int, group: int) -> None:
-    """Weights whose sum is too large for float32 take the uint8 path (ConvInteger), padded and strided, depthwise too."""
+    """Weights too large for float32 sums take the uint8 path (ConvInteger), padded and strided, depthwise too."""
     rng = np.random.default_rng(1)
     x = codes(rng, source, (1, 300, 5, 4))
     weight = rng.choice([-127, 127, 126], (300 if group > 1 else 2, 300 // group, 15, 15)).astype(np.int8)
@@ -224,7 +224,7 @@ def test_the_byte_path_is_exact_with_groups_pads_and_zero_points(source: int, gr
     ],
 )
 def test_a_tail_beyond_32_bits_saturates_in_every_form(source: int, code: int, bias: int) -> None:
-    """600 products of an extreme code with 127, or a bias at the end of its range, end at the end of int32, not beyond."""
+    """600 products of an extreme code with 127, or a bias at the end of its range, stop at the end of int32."""
     x = np.full((1, 600, 1, 1), code, np.int8 if source == INT8 else np.int16)
     weight = np.full((1, 600, 1, 1), 127, np.int8)
     constants = {"weight": weight, "bias": np.array([[[bias]]], np.int32)}
