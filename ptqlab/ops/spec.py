@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
+from ptqlab.errors import Finding
 from ptqlab.platforms import Platform
 
 
@@ -70,11 +71,16 @@ class Encoding:
 
 @dataclass(frozen=True)
 class WeightEncoding:
-    """Integer weights of one node: codes and the float32 scale of each output channel (one entry per channel)."""
+    """Integer weights of one node: codes and the float32 scale of each output channel (one entry per channel).
+
+    correction  what was added to the float bias of each channel for the mean error of the weights, float64; None
+                where biases are not corrected. `bias` holds it already.
+    """
 
     codes: np.ndarray
     scale: np.ndarray
     bias: np.ndarray
+    correction: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -107,12 +113,15 @@ class Lowering(Protocol):
         """Codes to which the group clamps its output (fused Relu or Clip included)."""
 
     def write(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
-              attributes: Mapping[str, Any]) -> None:
-        """Append integer operator `op` as the producer of what the node's group writes."""
+              attributes: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> None:
+        """Append integer operator `op` as the producer of what the node's group writes; `notes` go to its metadata."""
 
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         """Append a tail operator and the Dequantize that turns its int32 accumulator into float32."""
+
+    def report(self, finding: Finding) -> None:
+        """Tell the user something about a node that only shows when its integers are made."""
 
     def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray]) -> None:
         """Append the node itself, as a standard ONNX operator on integers."""

@@ -89,7 +89,9 @@ def _stages(run: _Run, skip: str | None) -> Record:
     asks, plan = _place(run, graph, target)
     samples = _samples(run, graph)
     with run.stage("calibrate", counts_itself=True):
-        calibration = calibrate(graph, plan, samples, len(samples), run.watch)
+        recipe = requests.make_recipe(graph, plan, run.config)
+        calibration = calibrate(graph, plan, samples, len(samples), run.watch, recipe)
+        run.watch.log(f"calibration: {calibration.method}")
         run.tell(calibration.findings)
         encodings = encode(graph, plan, calibration)
         run.tell(encodings.findings)
@@ -101,6 +103,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if skip not in ("export", "convert"):
         with run.stage("convert"):
             quantized = lower(graph, plan, encodings)
+            run.tell(quantized.findings)
             batched = batched_graph(loaded, run.config)
             interface = build_interface(run.config, graph, plan, asks, encodings, quantized, batched, target, run.watch)
             _write_interface(run, interface)
@@ -232,7 +235,7 @@ def _finish(
         samples=samples,
         settings=run.config.to_dict(),
         quant_config=run.config.calibration.quant.to_dict(),
-        calibration={"method": calibration.method, "samples": samples},
+        calibration={"method": calibration.method, "samples": samples, **calibration.answers},
         artifacts={k: work.path(k).name for k in keys},
         timings=run.timings,
         versions=versions(),

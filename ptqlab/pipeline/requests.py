@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ptqlab.arith.formats import QType
 from ptqlab.config import Config, QuantConfig
 from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import FloatGraph
 from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
+from ptqlab.quantize import recipe
+from ptqlab.quantize.recipe import Recipe
 from ptqlab.stages.plan import Plan
 
 
@@ -71,20 +71,25 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
 NOT_GRANTED = ("dual-not-modelled", "dual-only-tae", "type-not-available")
 
 
-def calibration_answers(config: Config, requests: Sequence[str] = ()) -> list[Finding]:
+def make_recipe(graph: FloatGraph, plan: Plan, config: Config) -> Recipe:
+    """What calibration is asked to do. Random data are calibrated by max: nothing else would mean more."""
+    calibration = config.calibration
+    if calibration.data is None or calibration.calibration_type == "skip":
+        return recipe.plain(plan)
+    return recipe.make_recipe(graph, plan, calibration.quant, memberships(graph, calibration.quant))
+
+
+def calibration_answers(config: Config) -> list[Finding]:
     """What of the calibration settings is answered by something else in this version."""
     quant = config.calibration.quant
-    activation = quant.for_node("", "").activation
-    asked = [t for t in activation.calibration_type if t not in ("max", "skip", "")]
     findings = []
-    if asked:
-        findings.append(_answered(f"calibration_type {', '.join(asked)}", "max thresholds"))
-    if any(p != 1.0 for p in activation.max_percentile):
-        findings.append(_answered(f"max_percentile {', '.join(map(str, activation.max_percentile))}", "max thresholds"))
-    for key, values in (("per_channel", activation.per_channel), ("asymmetric", activation.asymmetric)):
-        if any(values):
-            findings.append(_answered(f"{key} for activations", "one symmetric threshold per tensor"))
-    for key, setting in (("bias_correction", quant.bias_correction), ("search", quant.search)):
+    if any(any(e.activation["per_channel"].value) for e in quant.entries() if "per_channel" in e.activation):
+        findings.append(_answered("per_channel for activations", "one threshold per tensor"))
+    for key, setting in (
+        ("modelwise_search", quant.modelwise_search),
+        ("layerwise_search", quant.layerwise_search),
+        ("search.layer", quant.layer_search),
+    ):
         if setting:
             findings.append(_answered(key, f"no {key}"))
     return findings

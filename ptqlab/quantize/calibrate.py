@@ -1,19 +1,41 @@
 """Calibration: one pass of the float model over the samples gives a threshold to every slot of the plan."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ptqlab.errors import Finding
 from ptqlab.events import Watch
-from ptqlab.graph import FloatGraph, session
-from ptqlab.quantize.observe import Observer
-from ptqlab.stages.calibration import Calibration, Threshold
+from ptqlab.graph import FloatGraph, Session, session
+from ptqlab.quantize.encode import is_weighted
+from ptqlab.quantize.means import input_mean
+from ptqlab.quantize.methods import Method
+from ptqlab.quantize.observe import Seen
+from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions, few_values, large, place, slot_options
+from ptqlab.quantize.recipe import Recipe, plain
+from ptqlab.quantize.thresholds import SMALLEST_KL_COUNT
+from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 
-SAFE_THRESHOLD = 1.0
-LARGE_THRESHOLD = 8000.0
+__all__ = ["LARGE_THRESHOLD", "SAFE_THRESHOLD", "Statistics", "calibrate", "needed_tensors", "observe"]
+
+Sample = Mapping[str, np.ndarray]
+
+
+@dataclass
+class Statistics:
+    """What one pass over the samples keeps.
+
+    seen     tensor -> what was seen of it
+    means    node with weights -> one array per sample, in their order (see `quantize.means`)
+    samples  number of samples
+    """
+
+    seen: dict[str, Seen]
+    means: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    samples: int = 0
 
 
 def needed_tensors(plan: Plan) -> tuple[str, ...]:
@@ -21,68 +43,121 @@ def needed_tensors(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(t for slot in plan.sources for t in plan.sources[slot]))
 
 
+def bins_needed(plan: Plan, recipe: Recipe) -> dict[str, int]:
+    """Tensor -> bins of its histogram; 0 where smallest and largest value are enough."""
+    return {
+        tensor: max((m.bins for m in recipe.slots[slot].methods), default=0)
+        for slot, sources in plan.sources.items()
+        for tensor in sources
+    }
+
+
+def weighted_nodes(plan: Plan) -> list[str]:
+    """Nodes with integer weights."""
+    return [group.main for group in plan.groups.values() if is_weighted(plan, group.main)]
+
+
+class _Pass:
+    """The float model, and what is read of it for each sample."""
+
+    def __init__(self, graph: FloatGraph, bins: Mapping[str, int], corrected: Sequence[str], with_means: int) -> None:
+        self.graph = graph
+        self.bins = bins
+        self.corrected = {name: graph.node(name) for name in corrected}
+        self.with_means = with_means
+        self.inputs = {str(v.name) for v in graph.inputs}
+        self.features = {name: str(node.inputs[0].name) for name, node in self.corrected.items()}  # type: ignore[union-attr]
+        self.tensors = [t for t in bins if t not in self.inputs]
+        more = [t for t in self.features.values() if t not in self.inputs and t not in bins]
+        computed = list(dict.fromkeys([*self.tensors, *more]))
+        self.runner: Session | None = session(graph.model, outputs=computed) if computed else None
+        self.computed = computed
+
+    def take(self, index: int, sample: Sample, into: Statistics) -> None:
+        means = index < self.with_means
+        names = self.computed if means else self.tensors
+        arrays = dict(zip(names, self.runner.run(names, sample), strict=True)) if self.runner and names else {}
+        for tensor, seen in into.seen.items():
+            seen.add(index, arrays[tensor] if tensor in arrays else sample[tensor])
+        if means:
+            for name, node in self.corrected.items():
+                feature = self.features[name]
+                x = arrays[feature] if feature in arrays else sample[feature]
+                into.means.setdefault(name, []).append(input_mean(node, x))
+        into.samples += 1
+
+
 def observe(
-    graph: FloatGraph, tensors: Sequence[str], samples: Iterable[Mapping[str, np.ndarray]], total: int, watch: Watch,
-) -> dict[str, Observer]:
-    """Run the float model on each sample and keep the statistics of `tensors` (inputs of the model included)."""
-    inputs = {str(v.name) for v in graph.inputs}
-    computed = [t for t in tensors if t not in inputs]
-    observers = {t: Observer() for t in tensors}
-    runner = session(graph.model, outputs=computed) if computed else None
+    graph: FloatGraph,
+    bins: Mapping[str, int] | Sequence[str],
+    samples: Iterable[Sample],
+    total: int,
+    watch: Watch,
+    *,
+    corrected: Sequence[str] = (),
+    with_means: int = 0,
+) -> Statistics:
+    """Run the float model on each sample and keep statistics of tensors (inputs of the model included).
+
+    bins       tensor -> bins of its histogram (0: none); a plain list of tensors stands for 0 everywhere
+    corrected  nodes with weights whose input means are kept, from the first `with_means` samples
+    """
+    wanted = dict(bins) if isinstance(bins, Mapping) else dict.fromkeys(bins, 0)
+    work = _Pass(graph, wanted, corrected, with_means)
+    statistics = Statistics({t: Seen.with_bins(n) for t, n in wanted.items()})
     with watch.stage("calibrate", total) as stage:
-        for sample in samples:
-            arrays = dict(zip(computed, runner.run(computed, sample), strict=True)) if runner else {}
-            for tensor, observer in observers.items():
-                observer.add(arrays[tensor] if tensor in arrays else sample[tensor])
+        for index, sample in enumerate(samples):
+            work.take(index, sample, statistics)
             stage.step()
-    return observers
+    return statistics
 
 
 def calibrate(
-    graph: FloatGraph, plan: Plan, samples: Iterable[Mapping[str, np.ndarray]], total: int, watch: Watch,
+    graph: FloatGraph,
+    plan: Plan,
+    samples: Iterable[Sample],
+    total: int,
+    watch: Watch,
+    recipe: Recipe | None = None,
 ) -> Calibration:
-    """Thresholds by method "max": T = max |x| over all samples and all tensors of the slot."""
-    observers = observe(graph, needed_tensors(plan), samples, total, watch)
-    thresholds: dict[str, Threshold] = {}
-    findings: list[Finding] = []
-    for slot, sources in plan.sources.items():
-        seen = Observer()
-        for tensor in sources:
-            seen.merge(observers[tensor])
-        thresholds[slot] = _threshold(graph, slot, sources, seen, findings)
-    return Calibration(thresholds, total, "max", tuple(findings)).verify()
+    """Thresholds of every slot, and input means where biases are to be corrected.
+
+    Without a recipe the method is "max": T = max |x| over all samples and all tensors of the slot.
+    """
+    recipe = recipe or plain(plan)
+    correction = recipe.correction
+    statistics = observe(
+        graph, bins_needed(plan, recipe), samples, total, watch,
+        corrected=weighted_nodes(plan) if correction else (), with_means=correction.num_sample if correction else 0,
+    )
+    findings = list(recipe.findings)
+    options = {
+        slot: slot_options(graph, slot, sources, statistics.seen, recipe.slots[slot], findings)
+        for slot, sources in plan.sources.items()
+    }
+    thresholds = {slot: o.thresholds[0] for slot, o in options.items()}
+    findings += [
+        large(*place(graph, slot, plan.sources[slot]), t.value)
+        for slot, t in thresholds.items() if t.value > LARGE_THRESHOLD
+    ]
+    scarce = {slot: o.count for slot, o in options.items() if 0 < o.count < SMALLEST_KL_COUNT and _has_kl(o)}
+    if scarce:
+        findings.append(few_values(scarce))
+    means = {name: np.sum(arrays, axis=0) / len(arrays) for name, arrays in statistics.means.items()}
+    answers: dict[str, object] = {}
+    if means and correction:
+        answers["bias_correction"] = {"samples": min(correction.num_sample, statistics.samples), "nodes": len(means)}
+    return Calibration(
+        thresholds, total, describe(options, recipe), tuple(findings), means, answers
+    ).verify()
 
 
-def _threshold(
-    graph: FloatGraph, slot: str, sources: Sequence[str], seen: Observer, findings: list[Finding],
-) -> Threshold:
-    nodes = tuple(str(p.name) for t in sources if (p := graph.producer(t)) is not None)
-    where = f"tensor {slot}" + (f" (node {nodes[0]})" if nodes else "")
-    if seen.not_finite:
-        findings.append(
-            Finding(
-                "PTQ502",
-                f"{where}: {seen.not_finite} of {seen.count} values are NaN or Inf in the float model; they do not "
-                "count for the threshold",
-                nodes,
-                "look at the float model with these samples",
-            )
-        )
-    value = float(np.float32(seen.largest))
-    if value == 0.0:
-        findings.append(
-            Finding(
-                "PTQ501",
-                f"{where} is all zero over all samples; a threshold of {SAFE_THRESHOLD} stands in for the 0 that was "
-                "seen",
-                nodes,
-                "use samples that reach this part of the model, or see whether it is dead",
-            )
-        )
-        return Threshold(0.0, 0.0, SAFE_THRESHOLD, "max", ("all-zero",))
-    if value > LARGE_THRESHOLD:
-        findings.append(Finding(
-            "PTQ503", f"{where} has a threshold of {value:g}: int8 steps are {value / 127:g} wide", nodes,
-            "thresholds this large point at the model (missing normalisation or weight decay); int16 may help"))
-    tags = ("constant",) if seen.low == seen.high else ()
-    return Threshold(seen.low, seen.high, value, "max", tags)
+def _has_kl(options: SlotOptions) -> bool:
+    return any(method.name == "kl" for method in options.asked)
+
+
+def describe(options: Mapping[str, SlotOptions], recipe: Recipe) -> str:
+    """The methods of a run in words."""
+    words = dict.fromkeys(m.word for ask in recipe.slots.values() for m in ask.methods)
+    text = ", ".join(words) or Method("max").word
+    return f"{text} (ptqlab's default)" if recipe.default else text

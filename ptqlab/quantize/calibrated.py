@@ -13,7 +13,7 @@ from ptqlab.ops.calibration_node import DOMAIN, calibration_function, calibratio
 from ptqlab.ops.spec import Encoding, Role
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.encode import is_weighted
-from ptqlab.quantize.weights import channel_axis
+from ptqlab.quantize.weights import channel_axis, float_bias
 from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import CalibratedModel
@@ -121,6 +121,47 @@ class _Builder:
         )
         self.graph.insert_before(node, made)
         node.replace_input_with(1, made.outputs[0])
+        if encoding.correction is not None and encoding.correction.any():
+            self._correct(node, encoding.correction)
+
+    def _correct(self, node: ir.Node, correction: np.ndarray) -> None:
+        """Add the correction to the node's bias; MatMul, which has none, gets an Add behind it."""
+        name = self._fresh(f"{node.name}_corrected_bias")
+        if node.op_type != "MatMul":
+            bias = self._constant(name, (float_bias(node, None, correction.size) + correction).astype(np.float32))
+            if len(node.inputs) < 3:
+                node.resize_inputs(3)
+            node.replace_input_with(2, bias)
+            return
+        old = node.outputs[0]
+        add = ir.Node("", "Add", [old, self._constant(name, correction.astype(np.float32))], num_outputs=1,
+                      name=f"{node.name}_bias_correction")
+        out = add.outputs[0]
+        out.shape, out.type, out.name = old.shape, old.type, old.name
+        for user, index in list(old.uses()):
+            if user is not add:
+                user.replace_input_with(index, out)
+        for index, output in enumerate(self.graph.outputs):
+            if output is old:
+                self.graph.outputs[index] = out
+        old.name = self._fresh(f"{node.name}_uncorrected")
+        self.graph.insert_after(node, add)
+
+    def _constant(self, name: str, array: np.ndarray) -> ir.Value:
+        tensor = ir.tensor(array, name=name)
+        value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        self.graph.register_initializer(value)
+        return value
+
+    def _fresh(self, name: str) -> str:
+        """A name that no tensor of the model bears yet."""
+        used = {str(v.name) for v in (*self.graph.inputs, *self.graph.initializers.values())}
+        used |= {str(o.name) for n in self.graph for o in n.outputs}
+        unique, count = name, 0
+        while unique in used:
+            count += 1
+            unique = f"{name}_{count}"
+        return unique
 
     def _calibration(self, value: ir.Value, encoding: Encoding, slot: str, name: str, output: str) -> ir.Node:
         return calibration_node(

@@ -6,15 +6,16 @@ from ptqlab.graph import FloatGraph
 from ptqlab.ops.spec import WeightEncoding
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.weights import encode_weights
-from ptqlab.stages.calibration import Calibration, Encodings, symmetric
+from ptqlab.stages.calibration import Calibration, Encodings, encoding
 from ptqlab.stages.plan import Plan
 
 
 def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings:
     """Encodings of every slot in its stored type and of every weight."""
     thresholds = {slot: t.value for slot, t in calibration.thresholds.items()}
-    slots = {slot: symmetric(thresholds[slot], plan.tensors[slot].stored) for slot in thresholds}
-    encodings = Encodings(slots, {}, (), thresholds)
+    bounds = {slot: t.bounds for slot, t in calibration.thresholds.items() if t.bounds is not None}
+    slots = {slot: encoding(thresholds[slot], bounds.get(slot), plan.tensors[slot].stored) for slot in thresholds}
+    encodings = Encodings(slots, {}, (), thresholds, bounds)
     weights: dict[str, WeightEncoding] = {}
     findings: list[Finding] = []
     wide: dict[str, int] = {}
@@ -28,12 +29,12 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         if group.bias_add is not None:
             add = graph.node(group.bias_add)
             added = next(a for v in add.inputs if (a := graph.constant(v)) is not None)
-        weights[group.main], widened = encode_weights(node, added, x)
+        weights[group.main], widened = encode_weights(node, added, x, calibration.means.get(group.main))
         if widened:
             wide[group.main] = len(widened)
     if wide:
         findings.append(_widened(wide))
-    return Encodings(slots, weights, tuple(findings), thresholds)
+    return Encodings(slots, weights, tuple(findings), thresholds, bounds)
 
 
 def is_weighted(plan: Plan, node: str) -> bool:

@@ -8,6 +8,7 @@ from ptqlab.arith.formats import QType
 from ptqlab.arith.rounding import quantize, round_half_away
 from ptqlab.ops.node import attribute, constant, input_value
 from ptqlab.ops.spec import Encoding, WeightEncoding
+from ptqlab.quantize.means import mean_output_error
 
 # The bias takes at most half of the 32 bits of the accumulator, which leaves the other half to the products.
 LARGEST_BIAS = 1 << 30
@@ -37,11 +38,16 @@ def channel_scales(weight: np.ndarray, axis: int) -> np.ndarray:
     return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
 
 
-def encode_weights(node: ir.Node, added: np.ndarray | None, x: Encoding) -> tuple[WeightEncoding, tuple[int, ...]]:
+def encode_weights(
+    node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None
+) -> tuple[WeightEncoding, tuple[int, ...]]:
     """Integer weights and bias for input encoding `x`; also the channels whose scale was widened for their bias.
 
     bias = round_half_away(b / (x.scale * scale[c])). Where that leaves 31 bits, the scale of the channel grows
     until it fits: its weights then use fewer codes.
+
+    mean  of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
+          weights makes in each output channel
     """
     raw = constant(node.inputs[1])
     assert raw is not None, "weights are constant by rule"
@@ -56,7 +62,11 @@ def encode_weights(node: ir.Node, added: np.ndarray | None, x: Encoding) -> tupl
     )
     along = scale.reshape(tuple(-1 if a == axis else 1 for a in range(raw.ndim)))
     codes = quantize(raw, along, 0, QType.INT8.qmin, QType.INT8.qmax).astype(np.int8)
+    correction = None
+    if mean is not None:
+        correction = mean_output_error(node, raw.astype(np.float64) - codes * along.astype(np.float64), mean)
+        bias = bias + correction
     if node.op_type == "Gemm" and axis == 0:
         codes = np.ascontiguousarray(codes.T)
     integer_bias = round_half_away(bias / (np.float64(x.scale) * scale.astype(np.float64))).astype(np.int64)
-    return WeightEncoding(codes, scale, integer_bias), widened
+    return WeightEncoding(codes, scale, integer_bias, correction), widened

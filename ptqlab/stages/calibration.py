@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,12 @@ class Threshold:
 
     low, high  smallest and largest finite value seen over all samples
     value      threshold T; scale = T / 127 or T / 32767
-    method     how T was chosen ("max")
+    method     how T was chosen, in the words of the log: "max", "max-percentile:percentile=0.99995", "mse"
     tags       "all-zero" where nothing but zeros was seen, "constant" where one value only
+    bounds     (low, high) of the codes where they are asymmetric, holding 0; None: symmetric, -T to T
+    asked      what the configuration asked for, and where, in words
+    note       why something else than asked was given, "" when it was not
+    clipped    share of the values seen that lie outside of the range
     """
 
     low: float
@@ -27,20 +32,33 @@ class Threshold:
     value: float
     method: str
     tags: tuple[str, ...] = ()
+    bounds: tuple[float, float] | None = None
+    asked: str = ""
+    note: str = ""
+    clipped: float = 0.0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Thresholds by slot, from `samples` samples."""
+    """Thresholds by slot, from `samples` samples.
+
+    method   of the whole run, in words
+    means    node with weights -> mean of what its kernel reads (`quantize.means`); holds the nodes whose biases are
+             corrected
+    answers  what else a reader of the result should know: scores of a search, samples behind the corrections
+    """
 
     thresholds: Mapping[str, Threshold]
     samples: int
     method: str
     findings: tuple[Finding, ...] = ()
+    means: Mapping[str, np.ndarray] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict)
 
     def verify(self) -> Calibration:
         for slot, t in self.thresholds.items():
             assert np.isfinite(t.value) and t.value > 0, f"slot {slot} has threshold {t.value}"
+            assert t.bounds is None or t.bounds[0] <= 0 <= t.bounds[1], f"slot {slot} has the range {t.bounds}"
         return self
 
 
@@ -52,15 +70,32 @@ class Encodings:
     weights: Mapping[str, WeightEncoding]
     findings: tuple[Finding, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def view(self, slot: str, qtype: QType) -> Encoding:
-        """The slot's encoding in a type narrower than the stored one: same threshold, fewer codes."""
+        """The slot's encoding in a type narrower than the stored one: same range, fewer codes."""
         stored = self.slots[slot]
         if stored.qtype is qtype:
             return stored
-        return symmetric(self.thresholds[slot], qtype)
+        return encoding(self.thresholds[slot], self.bounds.get(slot), qtype)
+
+
+def encoding(threshold: float, bounds: tuple[float, float] | None, qtype: QType) -> Encoding:
+    """Symmetric for `bounds` None, else with a zero point."""
+    return symmetric(threshold, qtype) if bounds is None else asymmetric(*bounds, qtype)
 
 
 def symmetric(threshold: float, qtype: QType) -> Encoding:
     """scale = T / 127 (int8) or T / 32767 (int16), zero point 0 [log / our definition]."""
     return Encoding(qtype, np.float32(np.float32(threshold) / np.float32(qtype.qmax)))
+
+
+def asymmetric(low: float, high: float, qtype: QType) -> Encoding:
+    """scale = (high - low) / 255 or / 65535, zero point = the code nearest to 0 for a range that holds 0.
+
+    The range moves by less than half a step so that 0 is a code. [log / our definition]
+    """
+    span = qtype.qmax - qtype.qmin
+    scale = np.float32((float(high) - float(low)) / span)  # in float64: the difference may leave float32
+    zero_point = qtype.qmin + int(np.floor(-float(low) / float(scale) + 0.5))
+    return Encoding(qtype, scale, max(qtype.qmin, min(qtype.qmax, zero_point)))

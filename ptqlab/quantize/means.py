@@ -1,0 +1,67 @@
+"""Means of the inputs of operators with weights: all that a bias correction needs to know of the data.
+
+An operator with weights is linear: the mean over output positions of  sum w * x  is  sum w * m, where m[c, k] is the
+mean of what tap k of the kernel reads of channel c (zeros outside of x included). So the mean error that rounding w
+to w' makes in output channel o,  sum (w' - w)[o, c, k] * m[c, k], follows for any w' from one small array per node.
+"""
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.ops.node import attribute, shape, spatial_geometry
+
+
+def input_mean(node: ir.Node, x: np.ndarray) -> np.ndarray:
+    """m of one sample, float64: [C, kernel...] for convolutions, [K] for MatMul and Gemm.
+
+    Sums run in float32 along one axis and in float64 from there on, always in the same order.
+    """
+    if node.op_type not in ("Conv", "ConvTranspose"):
+        flat = x.reshape(-1, x.shape[-1])
+        return flat.sum(axis=0, dtype=np.float64) / max(flat.shape[0], 1)
+    kernel = shape(node.inputs[1])[2:]
+    geometry = spatial_geometry(node, list(kernel))
+    out = shape(node.outputs[0])[2:]
+    taps: np.ndarray = x.sum(axis=0)
+    for axis, size in enumerate(kernel):
+        # axis 0 holds the channels, then the taps of the axes that are done, then the axes to come
+        along = 1 + axis
+        slices = [
+            _reads(node.op_type, tap * geometry["dilations"][axis] - geometry["pads"][axis],
+                   geometry["strides"][axis], x.shape[2 + axis], out[axis])
+            for tap in range(size)
+        ]
+        parts = [taps[(slice(None),) * along + (s,)].sum(axis=along) for s in slices]
+        taps = np.stack(parts, axis=along).astype(np.float64)
+    return np.asarray(taps, np.float64) / max(x.shape[0] * int(np.prod(out)), 1)
+
+
+def _reads(op_type: str, offset: int, stride: int, size: int, out: int) -> slice:
+    """The positions of x that a tap at `offset` meets, over all output positions.
+
+    Conv reads x[p * stride + offset]; ConvTranspose writes x[p] to output position p * stride + offset.
+    """
+    limit, count = (size, out) if op_type == "Conv" else (out, size)
+    first = max(0, -(offset // stride)) if offset < 0 else 0
+    last = min(count - 1, (limit - 1 - offset) // stride)
+    if last < first:
+        return slice(0, 0)
+    if op_type == "Conv":
+        return slice(first * stride + offset, last * stride + offset + 1, stride)
+    return slice(first, last + 1)
+
+
+def mean_output_error(node: ir.Node, weight_error: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Mean of the output error per output channel, float64, for errors of the weights as the node holds them."""
+    error = weight_error.astype(np.float64)
+    group = attribute(node, "group", 1)
+    if node.op_type == "Conv":
+        split = error.reshape(group, error.shape[0] // group, -1)
+        return np.matmul(split, mean.reshape(group, -1, 1)).reshape(-1)
+    if node.op_type == "ConvTranspose":
+        taps = int(np.prod(error.shape[2:]))
+        by_tap = error.reshape(group, error.shape[0] // group, error.shape[1], taps)
+        return np.einsum("gcok,gck->go", by_tap, mean.reshape(group, -1, taps)).reshape(-1)
+    transposed = node.op_type == "Gemm" and attribute(node, "transB", 0)
+    return error @ mean if transposed else mean @ error
