@@ -89,7 +89,7 @@ def what_would_help(graph: FloatGraph, plan: Plan) -> list[Finding]:
                 "PTQ430",
                 f"{_count(behind_tail)} behind the last operator with weights on the CPU",
                 behind_tail,
-                "model_output_type: int8 or int16 (or naming them in quant_config) keeps them on the BPU, at lower precision",
+                "model_output_type int8 or int16, or naming them in quant_config, keeps them on the BPU",
             )
         )
     if head:

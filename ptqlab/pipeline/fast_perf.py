@@ -20,7 +20,8 @@ FOLDER = Path(".fast_perf")
 HEADER = (
     "# Written by fast-perf: the speed ceiling, with random calibration data. For accuracy give cal_data_dir, set the\n"
     "# input types to what the application feeds, and take `optimization: run_fast` out.\n"
-    "# fast-perf 生成：性能上限（随机校准数据）。调精度时请填写 cal_data_dir、输入类型，并删除 optimization: run_fast。\n"
+    "# fast-perf 生成：性能上限（随机校准数据）。调精度时请填写 cal_data_dir 与输入类型，\n"
+    "# 并删除 optimization: run_fast。\n"
 )
 
 
@@ -32,7 +33,7 @@ def fast_perf_model(config: Config, *, watch: Watch | None = None, folder: Path 
     """
     model = config.model.onnx_model
     _refuse_data(config)
-    shapes = {name: (1, *dims[1:]) for name, dims in input_dims(model).items() if _only_batch_is_dynamic(dims)}
+    shapes = {name: dims for name, stated in input_dims(model).items() if (dims := _batch_of_one(stated))}
     shapes |= config.input_shapes
     loaded = load(model, shapes)
     inputs = tuple(infer_input(str(v.name), loaded.shape(str(v.name))) for v in loaded.inputs)
@@ -49,8 +50,10 @@ def fast_perf_model(config: Config, *, watch: Watch | None = None, folder: Path 
     return record
 
 
-def _only_batch_is_dynamic(dims: Dims) -> bool:
-    return bool(dims) and not isinstance(dims[0], int) and all(isinstance(d, int) for d in dims[1:])
+def _batch_of_one(dims: Dims) -> tuple[int, ...]:
+    """The sizes with 1 for a dynamic batch; () where the batch is fixed or another size is dynamic."""
+    rest = [d for d in dims[1:] if isinstance(d, int)]
+    return (1, *rest) if dims and not isinstance(dims[0], int) and len(rest) == len(dims) - 1 else ()
 
 
 def _refuse_data(config: Config) -> None:

@@ -97,7 +97,7 @@ class Runtime:
 
     @property
     def encodings(self) -> dict[str, dict[str, Any]]:
-        """For `.bc` and `.hbm`: tensor of the optimized graph -> {"type", "scale", "zero_point"} of its integers."""
+        """For `.bc` and `.hbm`: tensor of the optimized graph -> its integers: {"tensor", "type", "scale", "zero_point"}."""
         if self._artifact is None:
             raise PtqError(
                 Problem(
@@ -105,7 +105,7 @@ class Runtime:
                 )
             )
         return {
-            name: {"type": t.qtype.value, "scale": t.scale, "zero_point": t.zero_point}
+            name: {"tensor": t.name, "type": t.qtype.value, "scale": t.scale, "zero_point": t.zero_point}
             for name, t in self._artifact.quantized.integers.items()
         }
 

@@ -1,0 +1,185 @@
+"""`verify`: do two artifacts of one model agree? (the vendor's hb_verifier)
+
+onnx-onnx, onnx-bc and bc-bc are compared by cosine; bc-hbm and hbm-hbm must agree in every number: consistency is
+|a - b| <= 10^-digits for every element (documented), and where they differ the first node that does is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ptqlab.arith.metrics import Agreement
+from ptqlab.artifacts.models import read_quantized
+from ptqlab.errors import Problem, PtqError, raise_if
+from ptqlab.pipeline.runtime import Runtime
+from ptqlab.simulate import FastExecutor
+from ptqlab.stages.quantized import QuantizedModel
+
+DIGITS = 5
+
+
+@dataclass(frozen=True)
+class OutputMatch:
+    """Comparison of one output of two models.
+
+    cosine                  of the two (dequantized) arrays over all samples
+    consistent              every element within 10^-digits; None in a comparison by cosine
+    mismatched, count       elements beyond that, and elements in all
+    max_abs, max_rel        largest differences
+    """
+
+    name: str
+    cosine: float
+    consistent: bool | None
+    mismatched: int
+    count: int
+    max_abs: float
+    max_rel: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Result of `verify`. mode is "cosine" or "consistency"; `first_difference` names the node where two integer
+    models part ("" when they agree or were compared by cosine)."""
+
+    models: tuple[str, str]
+    mode: str
+    digits: int
+    outputs: tuple[OutputMatch, ...]
+    first_difference: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Consistency: every output agrees. Cosine: nothing to fail, always True."""
+        return all(o.consistent is not False for o in self.outputs)
+
+
+def verify(
+    models: tuple[str | Path, str | Path], samples: Sequence[Mapping[str, np.ndarray]], *, digits: int = DIGITS
+) -> Verification:
+    """Run both models on every sample and compare their outputs by name.
+
+    models   two of `.onnx`, `.bc`, `.hbm`; for an `.onnx` beside a quantized model with image inputs see `Runtime`
+    samples  feeds by input name; a model takes the names it has from a feed
+    digits   of the consistency check
+    Raises PtqError for models that share no output, feeds that lack an input, and damaged files.
+    """
+    first, second = (Path(m) for m in models)
+    runners = (Runtime(first), Runtime(second))
+    pairs = _paired(runners[0].output_names, runners[1].output_names, (first, second))
+    if not samples:
+        raise PtqError(
+            Problem("PTQ640", "samples", "none", "at least one set of inputs", "give -i FILE.npy"), "Comparing models"
+        )
+    exact = ".hbm" in (first.suffix, second.suffix)
+    agreement = {pair: Agreement() for pair in pairs}
+    worst: dict[tuple[str, str], list[float]] = {pair: [0, 0, 0.0, 0.0] for pair in pairs}
+    for feed in samples:
+        results = [_run(runner, feed) for runner in runners]
+        for pair in pairs:
+            a, b = (
+                _real(runner, name, result[name]) for runner, name, result in zip(runners, pair, results, strict=True)
+            )
+            if a.shape != b.shape:
+                raise PtqError(
+                    Problem("PTQ641", f"output '{pair[0]}'", f"{list(a.shape)} and {list(b.shape)}", "equal shapes"),
+                    "Comparing models",
+                )
+            agreement[pair].add(a, b, distances=True)
+            _count(worst[pair], a, b, 10.0**-digits)
+    outputs = tuple(
+        OutputMatch(
+            pair[0],
+            float(agreement[pair].cosine),
+            (worst[pair][0] == 0) if exact else None,
+            int(worst[pair][0]),
+            int(worst[pair][1]),
+            float(worst[pair][2]),
+            float(worst[pair][3]),
+        )
+        for pair in pairs
+    )
+    parted = ""
+    if exact and any(o.mismatched for o in outputs) and ".onnx" not in (first.suffix, second.suffix):
+        parted = first_difference(read_quantized(first).quantized, read_quantized(second).quantized, samples)
+    return Verification((first.name, second.name), "consistency" if exact else "cosine", digits, outputs, parted)
+
+
+def _paired(a: Sequence[str], b: Sequence[str], files: tuple[Path, Path]) -> list[tuple[str, str]]:
+    """Outputs of the same name; one that lost its Dequantize is called `<name>_quantized`."""
+    plain = {name.removesuffix("_quantized"): name for name in b}
+    pairs = [(name, plain[name.removesuffix("_quantized")]) for name in a if name.removesuffix("_quantized") in plain]
+    if not pairs:
+        raise PtqError(
+            Problem(
+                "PTQ642",
+                f"{files[0].name}, {files[1].name}",
+                f"outputs {', '.join(a)} and {', '.join(b)}",
+                "outputs of the same name",
+                "compare artifacts of one model",
+            ),
+            "Comparing models",
+        )
+    return pairs
+
+
+def _run(runtime: Runtime, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    missing = [n for n in runtime.input_names if n not in feed]
+    raise_if(
+        [
+            Problem(
+                "PTQ643",
+                f"{runtime.path.name}: input '{n}'",
+                f"data for {', '.join(feed)}",
+                "data for every input",
+                "give the runtime data of this model too",
+            )
+            for n in missing
+        ],
+        "Comparing models",
+    )
+    inputs = {n: feed[n] for n in runtime.input_names}
+    return dict(zip(runtime.output_names, runtime.run(None, inputs), strict=True))
+
+
+def _real(runtime: Runtime, name: str, values: np.ndarray) -> np.ndarray:
+    """Integer outputs as the real numbers they stand for; others as they are."""
+    if runtime.path.suffix == ".onnx":
+        return values
+    for encoding in runtime.encodings.values():
+        if encoding["tensor"] == name:
+            centred = values.astype(np.int64) - encoding["zero_point"]
+            return centred.astype(np.float32) * encoding["scale"]
+    return values
+
+
+def _count(worst: list[float], a: np.ndarray, b: np.ndarray, tolerance: float) -> None:
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    difference = np.abs(x - y)
+    scale = np.maximum(np.abs(x), np.finfo(np.float32).tiny)
+    worst[0] += int(np.count_nonzero(~(difference <= tolerance)))
+    worst[1] += x.size
+    worst[2] = max(worst[2], float(difference.max(initial=0.0)))
+    worst[3] = max(worst[3], float((difference / scale).max(initial=0.0)))
+
+
+def first_difference(a: QuantizedModel, b: QuantizedModel, samples: Sequence[Mapping[str, np.ndarray]]) -> str:
+    """Name of the first node, in order of execution, whose integers differ between two quantized models."""
+    shared = [t for t in a.integers if t in b.integers]
+    runs = [FastExecutor(m, keep=[m.integers[t].name for t in shared]) for m in (a, b)]
+    producer = {str(o.name): str(n.name) for n in a.model.graph for o in n.outputs}
+    order = {str(n.name): i for i, n in enumerate(a.model.graph)}
+    for feed in samples:
+        results = [run.run({n: feed[n] for n in run.input_names}) for run in runs]
+        differing = [
+            producer[a.integers[t].name]
+            for t in shared
+            if not np.array_equal(results[0][a.integers[t].name], results[1][b.integers[t].name])
+        ]
+        if differing:
+            return min(differing, key=order.__getitem__)
+    return ""
