@@ -38,9 +38,13 @@ def run_stoppable(work: Callable[[], T], watch: Watch, draw: Callable[[], None] 
             ended.set()
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(body,), name="ptqlab-work", daemon=True)
-    thread.start()
+    launched = False
     while True:
         try:
+            if not launched:
+                # start() waits for the thread to run, and an interrupt in that wait is one as any other
+                launched = True
+                thread.start()
             while not ended.wait(SLICE_SECONDS):
                 draw()
             break

@@ -87,6 +87,21 @@ def test_a_stop_that_comes_too_late_keeps_the_result():
     assert watch.stopped
 
 
+def test_a_stop_while_the_thread_starts_is_a_stop(monkeypatch):
+    """An interrupt inside Thread.start(), which waits for the new thread, does not leave the work behind."""
+    watch, started, ended = Watch(), threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(Interrupted, match="stopped in stage 'calibrate'"):
+        run_stoppable(lambda: work_in_steps(watch, started, ended), watch)
+    assert ended.is_set()
+
+
 def test_context_variables_are_seen_by_the_work():
     """Settings such as numpy's error state are those of the caller."""
     variable = contextvars.ContextVar("variable")
