@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any
 
 from ptqlab.config.document import Ledger, did_you_mean, listing
 from ptqlab.config.kinds import OTHER_MARCHES
+from ptqlab.config.paths import beside
 from ptqlab.errors import shorten
 from ptqlab.platforms import MARCHES, PLATFORMS
 
@@ -48,21 +50,14 @@ def check_model(ledger: Ledger, given: dict[str, Any], found: dict[str, Path]) -
                 "a file that ends in .onnx",
                 "artifacts of other stages (.bc, .hbm) are no input of compile",
             )
-        elif not path.is_file():
-            near = [p.name for p in sorted(path.parent.glob("*.onnx"))][:50] if path.parent.is_dir() else []
-            what = (
-                "a folder"
-                if path.is_dir()
-                else "there is no such file"
-                if path.parent.is_dir()
-                else f"there is no folder {shorten(path.parent)}"
-            )
+        elif not isfile(path):
+            what = "there is no such file" if isdir(path.parent) else f"there is no folder {shorten(path.parent)}"
             ledger.refuse(
                 "PTQ211",
                 (group, "onnx_model"),
-                f"{shorten(path)}: {what}",
+                f"{shorten(path)}: {'it is a folder' if isdir(path) else what}",
                 "an existing .onnx file",
-                did_you_mean(path.name, near, "check the path"),
+                did_you_mean(path.name, beside(path, ".onnx"), "check the path"),
             )
     if not ledger.said((group, "march")):
         ledger.refuse(
@@ -90,7 +85,7 @@ def check_model(ledger: Ledger, given: dict[str, Any], found: dict[str, Path]) -
             "the folder is working_dir",
         )
     folder = found.get("working_dir")
-    if folder is not None and folder.exists() and not folder.is_dir():
+    if folder is not None and exists(folder) and not isdir(folder):
         ledger.refuse("PTQ211", (group, "working_dir"), f"{shorten(folder)} is a file", "a folder, existing or not")
 
 
@@ -126,30 +121,19 @@ def check_calibration(
         kind = "skip"
     elif kind == "skip":
         ledger.note("PTQ255", path, "calibration_type: skip: the samples are not used, random data is")
-    for name, folder in folders.items():
+    for folder in folders.values():
         here = (group, "cal_data_dir")
-        if not folder.exists():
+        if not exists(folder):
             ledger.refuse(
                 "PTQ211",
                 here,
                 f"{shorten(folder)}: there is no such folder",
                 "an existing folder of samples",
-                did_you_mean(
-                    folder.name,
-                    sorted(p.name for p in folder.parent.iterdir() if p.is_dir())[:200]
-                    if folder.parent.is_dir()
-                    else [],
-                    "check the path",
-                ),
+                did_you_mean(folder.name, beside(folder), "check the path"),
             )
-        elif not folder.is_dir():
-            ledger.refuse(
-                "PTQ211",
-                here,
-                f"{shorten(folder)} is a file",
-                "a folder of samples",
-                f"write {shorten(folder.parent)}" if name in ("", folder.parent.name) else "",
-            )
+        elif not isdir(folder):
+            found, hint = f"{shorten(folder)} is a file", "name the folder that holds the samples"
+            ledger.refuse("PTQ211", here, found, "a folder of samples", hint)
     types = given.get("cal_data_type", ())
     if types and len(types) != len(names):
         ledger.refuse(
@@ -202,7 +186,7 @@ def check_compiler(ledger: Ledger, given: dict[str, Any], march: str | None, cac
         )
     cache_mode = given.get("cache_mode", "disable")
     if cache is not None:
-        if not cache.is_dir():
+        if not isdir(cache):
             ledger.refuse(
                 "PTQ211",
                 (group, "cache_path"),
@@ -218,7 +202,7 @@ def check_compiler(ledger: Ledger, given: dict[str, Any], march: str | None, cac
                 "write cache_mode: enable",
             )
             cache_mode = "enable"
-    elif cache_mode != "disable":
+    elif cache_mode != "disable" and not ledger.said((group, "cache_path")):
         ledger.refuse(
             "PTQ209",
             (group, "cache_path"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ptqlab.config.document import did_you_mean, listing, show
+from ptqlab.config.paths import listed
 from ptqlab.errors import Problem, shorten
 
 FORMS = "a folder, {input: folder}, {input: [array, ...]}, [array, ...] or [{input: array}, ...]"
@@ -23,7 +25,7 @@ def is_sequence(value: object) -> bool:
 def sources_of(data: Any, where: str) -> tuple[Sources, list[Problem]]:
     """Folders or lists of arrays by input name; data that names no input stands under ""."""
     if isinstance(data, str | Path):
-        return {"": Path(data).expanduser().absolute()}, []
+        return {"": Path(data).absolute()}, []
     if is_sequence(data) and len(data) and all(isinstance(d, Mapping) for d in data):
         names = list(dict.fromkeys(str(k) for d in data for k in d))
         gaps = {n: next((i for i, d in enumerate(data) if n not in d), None) for n in names}
@@ -45,7 +47,7 @@ def sources_of(data: Any, where: str) -> tuple[Sources, list[Problem]]:
         for n, v in data.items()
         if not isinstance(v, str | Path) and not is_sequence(v)
     ]
-    made = {str(n): Path(v).expanduser().absolute() if isinstance(v, str | Path) else v for n, v in data.items()}
+    made = {str(n): Path(v).absolute() if isinstance(v, str | Path) else v for n, v in data.items()}
     return ({} if problems else made), problems
 
 
@@ -96,7 +98,7 @@ def bind_folder(folder: Path, names: Sequence[str], where: str) -> tuple[Sources
     """One folder: the files of the one input, or one folder per input name."""
     inside = [n for n in names if safe_child(folder, n)]
     if len(names) == 1:
-        own = not inside or any(p.suffix.lower() in SAMPLE_SUFFIXES for p in folder.iterdir())
+        own = not inside or any(p.suffix.lower() in SAMPLE_SUFFIXES for p in listed(folder))
         return {names[0]: folder if own else folder / names[0]}, []
     problems = [
         Problem(
@@ -117,4 +119,4 @@ def safe_child(folder: Path, name: str) -> bool:
     if name in ("", ".", "..") or "\0" in name:
         return False
     child = folder / name
-    return child.is_dir() and child.resolve().is_relative_to(folder.resolve())
+    return isdir(child) and child.resolve().is_relative_to(folder.resolve())

@@ -139,7 +139,7 @@ class Ledger:
         value = self.document.data
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
-        return value is not None and value != ""
+        return value not in (None, []) and not (isinstance(value, str) and value.strip() in ("", "None"))
 
     def origin(self, level: str, path: KeyPath) -> Origin:
         return Origin(level, key_path(path), self.document.place(path) or "keyword")

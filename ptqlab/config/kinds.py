@@ -42,9 +42,18 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_plain(value: object) -> bool:
+    """True for what a file can hold and compares equal to itself."""
+    if isinstance(value, Mapping):
+        return all(is_plain(v) for v in value.values())
+    if isinstance(value, list):
+        return all(is_plain(v) for v in value)
+    return value is None or isinstance(value, str) or (isinstance(value, int | float) and math.isfinite(value))
+
+
 def parse(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
     """Canonical value of `value`, or MISSING for nothing or after a refusal."""
-    if value is None or (row.default is None and value == "None"):
+    if value is None or (row.default is None and isinstance(value, str) and value.strip() in ("None", "")):
         return MISSING
     kind = row.kind
     if kind in ("text", "file", "folder"):
@@ -147,9 +156,9 @@ def split(value: str) -> list[str]:
 def words(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
     """Tuple of entries of names / choices / folders."""
     if isinstance(value, str):
-        parts = split(value)
-        if parts == [""]:
+        if not value.strip():
             return MISSING
+        parts = split(value)
     elif isinstance(value, list) and all(isinstance(v, str) for v in value):
         parts = [v.strip() for v in value]
         if ledger.document.line(path):  # in a file the vendor's tool takes text only
@@ -172,6 +181,9 @@ def words(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
                 row.expected,
                 'one ";" between two entries',
             )
+            bad = True
+        elif ";" in part:  # an entry of a Python list
+            ledger.refuse("PTQ212", path, f'{show(part)}: ";" separates entries', row.expected, "one name per entry")
             bad = True
         elif row.kind == "choices" and part not in row.allowed:
             ledger.refuse("PTQ202", path, f"{at}{show(part)}", row.expected, choice_hint(row, part))
@@ -273,6 +285,11 @@ def mapping(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
         ledger.refuse("PTQ203", path, show(value), row.expected, "write {name: value}")
         return MISSING
     if not row.allowed:
+        for name, word in value.items():
+            if not is_plain(word):
+                ledger.refuse(
+                    "PTQ203", (*path, str(name)), show(word), "a finite number, text, a boolean, or these in lists"
+                )
         return dict(value)
     out = {}
     for name, word in value.items():

@@ -10,11 +10,12 @@ from typing import Any
 from ptqlab.config import kinds
 from ptqlab.config.checks import check_calibration, check_compiler, check_model
 from ptqlab.config.data_binding import arrays_of, safe_child, sources_of
-from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, in_file_order, listing, read_text, show
+from ptqlab.config.document import Document, Ledger, did_you_mean, in_file_order, listing, read_text, show
 from ptqlab.config.fields import EXTRAS_TOLERATED, GROUP_OF, GROUPS, field_of
 from ptqlab.config.inputs import read_inputs
 from ptqlab.config.kinds import MISSING
 from ptqlab.config.node_info import read_node_settings
+from ptqlab.config.paths import Paths
 from ptqlab.config.quant import QuantConfig
 from ptqlab.config.quant_parsing import open_quant, plain, read_quant
 from ptqlab.config.values import (
@@ -61,7 +62,7 @@ def load(source: str | Path | Mapping[str, Any] | None = None, **keywords: Any) 
     elif "\n" in str(source):
         return load_text(str(source), **keywords)
     else:
-        path = Path(source).expanduser()
+        path = Path(source)
         document = read_yaml(read_text(path, "configuration"), path.name, path.resolve().parent)
         return build(document, keywords, path.resolve())
     return build(document, keywords)
@@ -201,37 +202,11 @@ def read_group(ledger: Ledger, group: str, block: dict[str, Any], out: dict[str,
                 ledger.note("PTQ257", path, f"{key} is kept for the vendor's tool and has no effect in ptqlab")
 
 
-class Paths:
-    """Relative paths: from the current directory first, then from the YAML's folder; each choice is noted."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger, self.folder = ledger, ledger.document.folder
-
-    def find(self, text: str, path: KeyPath, code: str = "PTQ252") -> Path:
-        """Absolute path; where nothing exists, the one under the current directory."""
-        given = Path(text).expanduser()
-        if given.is_absolute():
-            return given
-        here = Path.cwd() / given
-        there = self.folder / given if self.folder else here
-        chosen = there if not here.exists() and there.exists() else here
-        base = "the current directory" if chosen is here else "the folder of the YAML"
-        self.ledger.note(code, path, f"{shorten(text)} is {chosen.resolve()} (from {base})")
-        if here != there and here.exists() and there.exists() and here.resolve() != there.resolve():
-            self.ledger.warn(
-                code,
-                path,
-                f"{shorten(text)} exists in the current directory and in the folder of the YAML; "
-                f"{here.resolve()} is used",
-                "write an absolute path",
-            )
-        return chosen.resolve()
-
-
 def model_parameters(ledger: Ledger, given: dict[str, Any]) -> ModelParameters:
     paths = Paths(ledger)
     group = "model_parameters"
-    found = {str(key): paths.find(given[key], (group, key)) for key in ("onnx_model", "working_dir") if key in given}
+    keys: list[str] = [k for k in ("onnx_model", "working_dir") if k in given]
+    found = {k: p for k in keys if (p := paths.find(given[k], (group, k)))}
     check_model(ledger, given, found)
     debug = given.get("debug_mode", ())
     if given.get("layer_out_dump") and "dump_all_layers_output" not in debug:
@@ -265,14 +240,15 @@ def calibration_parameters(
     quant = quant_config(ledger, values)
     folders: dict[str, Path] = {}
     sources: dict[str, Any] = {}
-    names = [i.name for i in inputs] or [""]
+    names = values["input_parameters"].get("input_name") or [i.name for i in inputs] or [""]
     if data is not None:
         sources = python_data(ledger, data)
         folders = {name: value for name, value in sources.items() if isinstance(value, Path)}
     elif "cal_data_dir" in given:
         paths = Paths(ledger)
         dirs = [paths.find(d, (group, "cal_data_dir")) for d in given["cal_data_dir"]]
-        sources = dict(folders := name_folders(ledger, dirs, names))
+        good = [d for d in dirs if d]
+        sources = dict(folders := name_folders(ledger, good, names) if len(good) == len(dirs) else {})
     kind, raw = check_calibration(ledger, given, names, folders, has_data=data is not None or bool(sources))
     return CalibrationParameters(
         sources or None,

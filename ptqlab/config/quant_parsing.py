@@ -235,7 +235,7 @@ class _Reader:
             for key in ("inputs", "outputs"):
                 names = block.get(key)
                 good = isinstance(names, list) and names and all(isinstance(n, str) and n for n in names)
-                if not good and isinstance(value, dict):
+                if not good and (value is None or isinstance(value, dict)):
                     found = show(names) if key in block else f"no {key}"
                     self.ledger.refuse(
                         "PTQ209" if key not in block else "PTQ203",

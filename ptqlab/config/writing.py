@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-import yaml
-
 from ptqlab.config.values import CompilerParameters, Config, ModelParameters
+from ptqlab.config.yaml_reader import write_yaml
 
 
 def as_dict(cfg: Config) -> dict[str, dict[str, Any]]:
@@ -22,7 +21,7 @@ def as_dict(cfg: Config) -> dict[str, dict[str, Any]]:
 
 
 def as_yaml(cfg: Config) -> str:
-    return yaml.safe_dump(as_dict(cfg), sort_keys=False, allow_unicode=True, width=4096)
+    return write_yaml(as_dict(cfg))
 
 
 def model_group(cfg: Config) -> dict[str, Any]:

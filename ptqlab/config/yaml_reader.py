@@ -66,6 +66,15 @@ for _tag, _pattern, _first in RESOLVERS:
         _Loader.yaml_implicit_resolvers.setdefault("" if _char == "\0" else _char, []).append((_tag, _compiled))
 
 
+class _Dumper(yaml.SafeDumper):
+    """Puts text in quotes that either reader would take for something else: `1e3` here, `010` and dates in YAML 1.1."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  (PyYAML's own form)
+        char: yaml.SafeDumper.yaml_implicit_resolvers.get(char, []) + _Loader.yaml_implicit_resolvers.get(char, [])
+        for char in {*yaml.SafeDumper.yaml_implicit_resolvers, *_Loader.yaml_implicit_resolvers}
+    }
+
+
 class _Builder:
     """Nodes to plain data; gathers lines and duplicate keys, counts what aliases unfold to."""
 
@@ -143,6 +152,11 @@ def scalar(tag: str, text: str) -> Any:
     except ValueError:
         return text
     return None if tag == NULL else text
+
+
+def write_yaml(data: Any) -> str:
+    """YAML text of plain data, which `read_yaml` and the vendor's parser both read back as the same data."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
 
 
 def read_yaml(text: str, source: str, folder: Path | None = None) -> Document:

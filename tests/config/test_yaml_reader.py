@@ -1,10 +1,13 @@
-"""YAML is read with lines, without surprises, and hostile text is refused."""
+"""YAML is read with lines, without surprises, hostile text is refused, and what is written reads back."""
 
 from __future__ import annotations
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ptqlab.config.yaml_reader import read_yaml
+from ptqlab.config.yaml_reader import read_yaml, write_yaml
 from ptqlab.errors import PtqError
 
 
@@ -105,3 +108,21 @@ def test_tab_gets_its_own_advice() -> None:
     """A tab is the most common cause of broken indentation."""
     with pytest.raises(PtqError, match="indent with spaces, not tabs"):
         read_yaml("a:\n\tb: 1", "c.yaml")
+
+
+WORDS = st.sampled_from(
+    ["1e3", "1e-3", "010", "0x1", "on", "ON", "null", "~", "", "<<", "12:30", "2024-01-01", "1_0", "a: b", "#c"]
+)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | WORDS | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.text(min_size=1), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(WORDS, PLAIN, max_size=4))
+def test_what_is_written_reads_back(value: dict[str, object]) -> None:
+    """Any plain data survives writing and reading, here and with PyYAML's own loader, which the vendor's tool uses."""
+    text = write_yaml(value)
+    assert read_yaml(text, "c.yaml").data == value
+    assert yaml.safe_load(text) == value
