@@ -471,3 +471,17 @@ def branches() -> Built:
     ]
     return model(nodes, [value("x", IMAGE)], [value("y", IMAGE)],
                  [init("two", np.float32(2)), init("zero", np.float32(0)), init("three", 3, np.int64)]), image()
+
+
+@register
+def wide_shared() -> Built:
+    """Weights of more than a kilobyte, read by two nodes, and a large integer constant."""
+    nodes = [
+        node("MatMul", ["x", "w"], "a", "mm1"),
+        node("Relu", ["a"], "r", "relu"),
+        node("MatMul", ["r", "w"], "b", "mm2"),
+        node("Gather", ["b", "order"], "y", "gather", axis=1),
+    ]
+    order = np.random.default_rng(1).permutation(256).astype(np.int64)
+    inits = [init("w", random(256, 256, scale=0.06)), init("order", order)]
+    return model(nodes, [value("x", [2, 256])], [value("y", [2, 256])], inits), {"x": random(2, 256)}

@@ -175,49 +175,23 @@ def _check_against_schema(node: onnx.NodeProto, opset: int) -> Iterator[Problem]
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, "")
     except onnx.defs.SchemaError:
-        known = {s.name for s in onnx.defs.get_all_schemas()}
-        if node.op_type in known:
-            later = onnx.defs.get_schema(node.op_type).since_version
-            yield Problem(
-                "PTQ108",
-                where,
-                f"operator {node.op_type} does not exist in opset {opset}",
-                f"an operator of opset {opset}",
-                f"it came later (version {later}); export with a higher opset, at most {NEWEST_OPSET}",
-            )
-        else:
-            near = nearest(node.op_type, known)
-            yield Problem(
-                "PTQ108",
-                where,
-                f"operator '{shorten(node.op_type)}', which ONNX does not know",
-                f"an operator of opset {opset}" + (f"; nearest: {', '.join(near)}" if near else ""),
-            )
+        yield _unknown_operator(node, opset)
         return
     if schema.deprecated and node.op_type != "GroupNormalization":  # deprecated only in favour of opset 21
-        yield Problem(
-            "PTQ108",
-            where,
-            f"operator {node.op_type} was removed from opset {schema.since_version} on",
-            f"an operator of opset {opset}",
-            "use Resize" if node.op_type == "Upsample" else "export the model again",
-        )
+        found = f"operator {node.op_type} was removed from opset {schema.since_version} on"
+        hint = "use Resize" if node.op_type == "Upsample" else "export the model again"
+        yield Problem("PTQ108", where, found, f"an operator of opset {opset}", hint)
         return
-    given = len(node.input)
-    if not schema.min_input <= given <= schema.max_input:
-        yield Problem(
-            "PTQ108", where, f"{given} inputs for {node.op_type}", _span(schema.min_input, schema.max_input, "inputs")
-        )
-    if not schema.min_output <= len(node.output) <= schema.max_output:
-        yield Problem(
-            "PTQ108",
-            where,
-            f"{len(node.output)} outputs for {node.op_type}",
-            _span(schema.min_output, schema.max_output, "outputs"),
-        )
+    counts = (
+        (node.input, schema.min_input, schema.max_input, "input"),
+        (node.output, schema.min_output, schema.max_output, "output"),
+    )
+    for given, low, high, what in counts:
+        if not low <= len(given) <= high:
+            yield Problem("PTQ108", where, f"{_count(len(given), what)} for {node.op_type}", _span(low, high, what))
     required = onnx.defs.OpSchema.FormalParameterOption.Single
     for index, formal in enumerate(schema.inputs):
-        if formal.option == required and index < given and not node.input[index]:
+        if formal.option == required and index < len(node.input) and not node.input[index]:
             yield Problem(
                 "PTQ108", where, f"input {index} ({formal.name}) of {node.op_type} is left out", "a tensor there"
             )
@@ -245,7 +219,26 @@ def _check_against_schema(node: onnx.NodeProto, opset: int) -> Iterator[Problem]
             )
 
 
+def _unknown_operator(node: onnx.NodeProto, opset: int) -> Problem:
+    versions: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            versions[schema.name] = min(schema.since_version, versions.get(schema.name, schema.since_version))
+    expected = f"an operator of opset {opset}"
+    if node.op_type in versions:
+        found = f"operator {node.op_type} does not exist in opset {opset}"
+        hint = f"it came with opset {versions[node.op_type]}; opsets up to {NEWEST_OPSET} are taken"
+        return Problem("PTQ108", node_label(node), found, expected, hint)
+    near = nearest(node.op_type, versions)
+    found = f"operator '{shorten(node.op_type)}', which ONNX does not know"
+    return Problem("PTQ108", node_label(node), found, expected + (f"; nearest: {', '.join(near)}" if near else ""))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _span(low: int, high: int, what: str) -> str:
     if high > 1000:
-        return f"at least {low} {what}"
-    return f"{low} {what}" if low == high else f"{low} to {high} {what}"
+        return f"at least {_count(low, what)}"
+    return _count(low, what) if low == high else f"{low} to {_count(high, what)}"

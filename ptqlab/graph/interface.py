@@ -41,6 +41,8 @@ def fix_shapes(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]] | Non
                 )
             )
     for value in graph.input:
+        if not value.type.HasField("tensor_type"):
+            continue  # refused with the types
         problem = _fix(value, shapes.get(value.name))
         if problem is not None:
             problems.append(problem)

@@ -31,7 +31,7 @@ Dims = tuple[int | None, ...] | None
 class ShapeInferenceError(PtqError):
     """Shapes that do not fit together. `.model` is the model as far as it came, to be saved for diagnosis."""
 
-    model: ir.Model | None = None
+    model: ir.Model
 
 
 def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:

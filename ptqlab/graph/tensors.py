@@ -101,7 +101,7 @@ class TensorReader:
             hint = "copy the data file into the folder of the model"
             raise _Wrong(leads, f"a file inside {shorten(self.folder)}", hint)
         if not file.is_file():
-            self._missing.setdefault(location, []).append(tensor.name)
+            self._missing.setdefault(str(file), []).append(tensor.name)
             return None
         status = file.stat()
         if status.st_nlink > 1:  # onnx_ir maps none of these: the file may be somebody else's

@@ -1,4 +1,5 @@
 """Lifting to opset 19: each operator whose definition changed, from each opset it is found in, against onnxruntime."""
+
 from __future__ import annotations
 
 from itertools import product
@@ -102,8 +103,15 @@ def test_split_sizes_become_an_input(opset: int) -> None:
     """Uneven and equal parts; opset 18 counts the outputs and may leave a smaller last part."""
     feeds = {"x": random(2, 7, 3)}
     sizes = [4, 2, 1]
-    made = single("Split", feeds, {} if opset < 13 else {"s": np.array(sizes)}, opset=opset, outputs=3, axis=1,
-                  **({"split": sizes} if opset < 13 else {}))
+    made = single(
+        "Split",
+        feeds,
+        {} if opset < 13 else {"s": np.array(sizes)},
+        opset=opset,
+        outputs=3,
+        axis=1,
+        **({"split": sizes} if opset < 13 else {}),
+    )
     made[0].graph.output.extend([value("y1", None), value("y2", None)])
     check(made)
     equal = single(
@@ -190,8 +198,17 @@ def test_resize_of_later_opsets(opset: int, mode: str, transform: str, by: str) 
 def test_resize_with_the_removed_half_pixel_rule(scales: tuple[float, ...]) -> None:
     """tf_half_pixel_for_nn with floor is half_pixel with ties rounded up."""
     constants = {"roi": np.zeros((0,), np.float32), "s": np.array(scales, np.float32)}
-    check(single("Resize", X, constants, opset=11, mode="nearest", nearest_mode="floor",
-                 coordinate_transformation_mode="tf_half_pixel_for_nn"))
+    check(
+        single(
+            "Resize",
+            X,
+            constants,
+            opset=11,
+            mode="nearest",
+            nearest_mode="floor",
+            coordinate_transformation_mode="tf_half_pixel_for_nn",
+        )
+    )
 
 
 @pytest.mark.parametrize("pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
@@ -223,8 +240,19 @@ def test_automatic_padding_of_a_dilated_conv(pad: str, pads: list[int]) -> None:
 @pytest.mark.parametrize("opset", [10, 11, 18])
 def test_average_pool_rounds_its_size_the_same(ceil_mode: int, count: int, opset: int) -> None:
     """ceil_mode with and without padding that counts."""
-    check(single("AveragePool", X, {}, opset=opset, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 0, 1],
-                 ceil_mode=ceil_mode, count_include_pad=count))
+    check(
+        single(
+            "AveragePool",
+            X,
+            {},
+            opset=opset,
+            kernel_shape=[3, 3],
+            strides=[2, 2],
+            pads=[1, 0, 0, 1],
+            ceil_mode=ceil_mode,
+            count_include_pad=count,
+        )
+    )
 
 
 @pytest.mark.parametrize("pad", ["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
@@ -286,6 +314,7 @@ def test_operators_that_mean_the_same(opset: int) -> None:
 
 def test_bodies_are_lifted_too() -> None:
     """An operator inside a branch of If gets its new form."""
+
     def body(name: str, axes: list[int]) -> onnx.GraphProto:
         return onnx.helper.make_graph(
             [node("Squeeze", ["x"], f"{name}_out", f"{name}_squeeze", axes=axes)],
