@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
+from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.conv import scaled_by
 from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS
@@ -36,6 +37,7 @@ class _Lowering:
         self.views: dict[tuple[str, str, QType], Operand] = {}
         self.integers: dict[str, IntegerTensor] = {}
         self.nodes: list[ir.Node] = []
+        self.findings: list[Finding] = []
         self.initializers: dict[str, ir.Value] = {}
         self.current: Group | None = None
         self.used = set(graph.values)
@@ -83,14 +85,18 @@ class _Lowering:
         high = encoding.high if group.high is None or np.isposinf(group.high) else encoding.code(group.high)
         return low, high
 
+    def report(self, finding: Finding) -> None:
+        self.findings.append(finding)
+
     def write(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
-              attributes: Mapping[str, Any]) -> None:
+              attributes: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> None:
         encoding = self.output(node)
         assert encoding is not None
         group = self.plan.group_of(str(node.name))
         out = self._emit(
             op, str(node.name), inputs, attributes, group.output, "quantized", encoding.qtype, group.members
         )
+        self.nodes[-1].metadata_props.update(notes or {})
         self._stored(group.output, out, encoding)
 
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
@@ -135,7 +141,8 @@ class _Lowering:
         )
         functions = [op.function() for name, op in INTEGER_OPS.items() if name in used]
         model = ir.Model(graph, ir_version=8, producer_name="ptqlab", functions=functions)
-        return QuantizedModel(model, self.integers, schedule(graph, lambda n: n.metadata_props[DEVICE])).verify()
+        parts = schedule(graph, lambda n: n.metadata_props[DEVICE])
+        return QuantizedModel(model, self.integers, parts, tuple(self.findings)).verify()
 
     # ---- pieces
 

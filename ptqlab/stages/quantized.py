@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
+from ptqlab.errors import Finding
 from ptqlab.stages.schedule import Part
 
 
@@ -42,11 +43,13 @@ class QuantizedModel:
 
     integers  tensor of the optimized graph -> its integer form here (absent for tensors that stay float)
     parts     the schedule: BPU segments and CPU parts in order of execution
+    findings  what lowering noticed; empty for a model read from a file
     """
 
     model: ir.Model
     integers: Mapping[str, IntegerTensor]
     parts: tuple[Part, ...]
+    findings: tuple[Finding, ...] = ()
 
     def verify(self) -> QuantizedModel:
         names = [n for part in self.parts for n in part.nodes]

@@ -6,9 +6,19 @@ from ptqlab.ops.integer.image import IMAGE_OPS
 from ptqlab.ops.integer.matmul import MATMUL_OPS
 from ptqlab.ops.integer.pool import POOL_OPS
 from ptqlab.ops.integer.spec import DOMAIN, DOMAIN_VERSION, OPSET, IntegerOp
+from ptqlab.ops.integer.tables import TABLE_OPS
 
 INTEGER_OPS: dict[str, IntegerOp] = {
-    op.name: op for op in (*BOUNDARY_OPS, *CONV_OPS, *MATMUL_OPS, *ELEMENTWISE_OPS, *POOL_OPS, *IMAGE_OPS)
+    op.name: op
+    for op in (
+        *BOUNDARY_OPS,
+        *CONV_OPS,
+        *MATMUL_OPS,
+        *ELEMENTWISE_OPS,
+        *POOL_OPS,
+        *TABLE_OPS,
+        *IMAGE_OPS,
+    )
 }
 
 __all__ = ["DOMAIN", "DOMAIN_VERSION", "INTEGER_OPS", "OPSET", "IntegerOp"]

@@ -26,8 +26,9 @@ def requantize(attrs: Mapping[str, Any], acc: np.ndarray, multiplier: np.ndarray
     return clamp(codes, attrs["low"], attrs["high"], output_dtype(attrs))
 
 
-def emit_requantize(e: Emitter, acc: ir.Value) -> ir.Value:
-    scaled = e.op("Mul", e.cast(acc, DOUBLE), e.ratio("multiplier", "shift"))
+def emit_requantize(e: Emitter, acc: ir.Value, ratio: ir.Value | None = None) -> ir.Value:
+    """`ratio`: m * 2^-s where it is not simply that of the inputs "multiplier" and "shift"."""
+    scaled = e.op("Mul", e.cast(acc, DOUBLE), e.ratio("multiplier", "shift") if ratio is None else ratio)
     return _round_and_saturate(e, scaled)
 
 
