@@ -29,7 +29,7 @@ def test_the_table_of_verbs_is_the_parser(name: str) -> None:
     heading = "## Verbs" if name == "README.md" else "## 命令"
     section = page(name).split(heading)[1].split("\n## ")[0]
     listed = re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)
-    assert sorted(listed) == sorted(build().verbs())
+    assert sorted(listed) == sorted(build().verbs()), f"bring the table of verbs in {name} up to date"
 
 
 def test_the_readmes_have_the_same_parts() -> None:
@@ -60,7 +60,7 @@ def test_the_map_names_the_packages() -> None:
     for line in drawn.splitlines():
         named |= {word.strip() for word in re.split(r"\s{2,}", line)[0].split("|")}
     packages = {path.parent.name for path in (ROOT / "ptqlab").glob("*/__init__.py")} - {"examples"}
-    assert named - {"events", "errors"} == packages
+    assert named - {"events", "errors"} == packages, "bring the map in ARCHITECTURE.md up to date"
 
 
 @pytest.mark.parametrize("name", PAGES)
