@@ -97,7 +97,7 @@ class Runtime:
 
     @property
     def encodings(self) -> dict[str, dict[str, Any]]:
-        """For `.bc` and `.hbm`: tensor of the optimized graph -> its integers: {"tensor", "type", "scale", "zero_point"}."""
+        """For `.bc`, `.hbm`: tensor of the optimized graph -> its integers: "tensor", "type", "scale", "zero_point"."""
         if self._artifact is None:
             raise PtqError(
                 Problem(
