@@ -7,9 +7,10 @@ from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any
 
+from ptqlab.config.data_binding import NO_SAMPLE
 from ptqlab.config.document import Ledger, did_you_mean, listing
 from ptqlab.config.kinds import OTHER_MARCHES
-from ptqlab.config.paths import beside
+from ptqlab.config.paths import beside, listed
 from ptqlab.errors import shorten
 from ptqlab.platforms import MARCHES, PLATFORMS
 
@@ -134,6 +135,8 @@ def check_calibration(
         elif not isdir(folder):
             found, hint = f"{shorten(folder)} is a file", "name the folder that holds the samples"
             ledger.refuse("PTQ211", here, found, "a folder of samples", hint)
+        elif not listed(folder):
+            ledger.refuse("PTQ300", here, f"{shorten(folder)}: no sample found", *NO_SAMPLE)
     types = given.get("cal_data_type", ())
     if types and len(types) != len(names):
         ledger.refuse(

@@ -14,6 +14,7 @@ from ptqlab.config.paths import listed
 from ptqlab.errors import Problem, shorten
 
 FORMS = "a folder, {input: folder}, {input: [array, ...]}, [array, ...] or [{input: array}, ...]"
+NO_SAMPLE = ("one .npy file per sample", "save samples with np.save, one file each")  # expected, hint
 SAMPLE_SUFFIXES = (".npy", ".bin", ".raw")
 Sources = dict[str, Any]  # input name, or "" for data that names none -> folder (Path) or list of arrays
 

@@ -75,6 +75,15 @@ class _Dumper(yaml.SafeDumper):
     }
 
 
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """Text with a line break of any kind stands in double quotes: other styles fold it."""
+    breaks = any(c in text for c in "\n\x85\u2028\u2029")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if breaks else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 class _Builder:
     """Nodes to plain data; gathers lines and duplicate keys, counts what aliases unfold to."""
 

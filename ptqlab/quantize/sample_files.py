@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ptqlab.config.data_binding import arrays_of, is_sequence
+from ptqlab.config.data_binding import NO_SAMPLE, arrays_of, is_sequence
 from ptqlab.config.document import listing
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 
@@ -279,12 +279,10 @@ def folder_parts(name: str, shape: tuple[int, ...], dtype: np.dtype, folder: Pat
     if not good:
         bins = [p for p in skipped if p.suffix.lower() in RAW_SUFFIXES]
         inside = f" (there is {listing((p.name for p in skipped), 5)})" if skipped else ""
-        hint = (
-            "raw samples need cal_data_type: float32 or uint8" if bins else "save samples with np.save, one file each"
-        )
-        judge.out.problems.append(
-            Problem("PTQ300", where, f"{shorten(folder)}: no sample found{inside}", "one .npy file per sample", hint)
-        )
+        expected, hint = NO_SAMPLE
+        hint = "raw samples need cal_data_type: float32 or uint8" if bins else hint
+        found = f"{shorten(folder)}: no sample found{inside}"
+        judge.out.problems.append(Problem("PTQ300", where, found, expected, hint))
         return judge.out
     if skipped:
         shown = listing((shorten(p.name, 60) + ("/" if p.is_dir() else "") for p in skipped), 12)

@@ -15,11 +15,12 @@ Loader = Callable[..., config.Config]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory of the test: net.onnx, calib/img, calib/state."""
+    """The current directory of the test: net.onnx, calib/img, calib/state with one (empty) file each."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.onnx").touch()
     for name in ("img", "state"):
         (tmp_path / "calib" / name).mkdir(parents=True)
+        (tmp_path / "calib" / name / "0.npy").touch()
     return tmp_path
 
 

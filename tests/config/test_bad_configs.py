@@ -38,7 +38,9 @@ def test_bad_config(
     """The whole text of the refusal: code, file:line, key path, value, what is allowed, what to do."""
     monkeypatch.chdir(tmp_path)
     Path("net.onnx").touch()
-    Path("calib").mkdir()
+    for name in ("calib", "empty"):
+        Path(name).mkdir()
+    Path("calib/0.npy").touch()
     name = "quant_config.json" if kind == "json" else "config.yaml"
     Path(name).write_text(body, encoding="utf-8")
     with pytest.raises(PtqError) as refusal:

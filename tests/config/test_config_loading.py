@@ -245,6 +245,7 @@ def test_calibration_type_without_data(load: Loader) -> None:
 def test_raw_types(load: Loader, folder: Path) -> None:
     """The type of raw samples comes from cal_data_type, else from the folder's name."""
     (folder / "cal_f32").mkdir()
+    (folder / "cal_f32/0.bin").touch()
     assert load("calibration_parameters: {cal_data_dir: cal_f32}\n").calibration.raw_types == {"": "float32"}
     cfg = load("calibration_parameters: {cal_data_dir: cal_f32, cal_data_type: uint8}\n")
     assert cfg.calibration.raw_types == {"": "uint8"}
@@ -263,6 +264,7 @@ def test_paths_from_the_folder_of_the_yaml(tmp_path: Path, monkeypatch: pytest.M
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     (project / "calib").mkdir(parents=True)
+    (project / "calib/0.npy").touch()
     (project / "net.onnx").touch()
     (project / "q.json").write_text('{"model_config": {"all_node_type": "int16"}}')
     text = "model_parameters: {onnx_model: net.onnx, march: nash-e, working_dir: out}\n"

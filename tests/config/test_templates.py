@@ -44,6 +44,7 @@ def test_template_of_a_model_loads(kind: str, load: Loader, folder: Path) -> Non
     inputs = {"img": (1, 3, 224, 224), "state": (1, 64)}
     for name in inputs:
         (folder / "calibration_data_dir" / name).mkdir(parents=True)
+        (folder / "calibration_data_dir" / name / "0.npy").touch()
     cfg = load(config.template(kind, "net.onnx", "nash-p", inputs), head=False)
     assert (cfg.model.onnx_model, cfg.model.march) == (folder / "net.onnx", "nash-p")
     bound = config.bind(cfg, {name: (shape, "float32") for name, shape in inputs.items()})
