@@ -1,7 +1,7 @@
 """THE operator table: one entry per ONNX operator, one explicit list. What is not listed runs on the CPU."""
 from __future__ import annotations
 
-from ptqlab.ops import activation, conv, elementwise, floats, layout, matmul, pool
+from ptqlab.ops import activation, conv, elementwise, floats, layout, matmul, pool, softmax
 from ptqlab.ops.spec import Engine, OpSpec, Role
 
 OPERATORS: dict[str, OpSpec] = {
@@ -11,6 +11,7 @@ OPERATORS: dict[str, OpSpec] = {
         *matmul.SPECS,
         *elementwise.SPECS,
         *activation.SPECS,
+        *softmax.SPECS,
         *pool.SPECS,
         *layout.SPECS,
         *floats.SPECS,
