@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os.path import isdir
+from os.path import expanduser, isdir
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def is_sequence(value: object) -> bool:
 def sources_of(data: Any, where: str) -> tuple[Sources, list[Problem]]:
     """Folders or lists of arrays by input name; data that names no input stands under ""."""
     if isinstance(data, str | Path):
-        return {"": Path(data).absolute()}, []
+        return {"": Path(expanduser(data)).absolute()}, []
     if is_sequence(data) and len(data) and all(isinstance(d, Mapping) for d in data):
         names = list(dict.fromkeys(str(k) for d in data for k in d))
         gaps = {n: next((i for i, d in enumerate(data) if n not in d), None) for n in names}
@@ -48,7 +48,7 @@ def sources_of(data: Any, where: str) -> tuple[Sources, list[Problem]]:
         for n, v in data.items()
         if not isinstance(v, str | Path) and not is_sequence(v)
     ]
-    made = {str(n): Path(v).absolute() if isinstance(v, str | Path) else v for n, v in data.items()}
+    made = {str(n): Path(expanduser(v)).absolute() if isinstance(v, str | Path) else v for n, v in data.items()}
     return ({} if problems else made), problems
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def load(source: str | Path | Mapping[str, Any] | None = None, **keywords: Any) 
     elif "\n" in str(source):
         return load_text(str(source), **keywords)
     else:
-        path = Path(source)
+        path = Path(expanduser(source))
         document = read_yaml(read_text(path, "configuration"), path.name, path.resolve().parent)
         return build(document, keywords, path.resolve())
     return build(document, keywords)

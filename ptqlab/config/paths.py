@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os.path import exists, isdir
+from os.path import exists, expanduser, isdir
 from pathlib import Path
 
 from ptqlab.config.document import KeyPath, Ledger
@@ -18,11 +18,10 @@ class Paths:
     def find(self, text: str, path: KeyPath) -> Path | None:
         """Absolute path; where nothing exists, the one under the current directory; None after a refusal."""
         try:
-            given = Path(text).expanduser()
-            chosen = self.choose(given, path)
+            chosen = self.choose(Path(expanduser(text)), path)
             if exists(chosen.parent):
                 chosen.exists()  # raises for a name that the file system cannot hold or a folder that is closed
-        except (OSError, RuntimeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             self.ledger.refuse("PTQ211", path, f"{shorten(text)}: {reason}", "a path that can be opened")
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def open_quant(source: Mapping[str, Any] | str | Path | None, where: str = "") -
     if isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
         return read_json(source, where or "quant_config")
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
+        path = Path(expanduser(source))
         return read_json(read_text(path, "quant_config", where), path.name, path.parent)
     raise PtqError(
         Problem("PTQ203", where or "quant_config", show(source), "a mapping, the path of a JSON file or JSON text"),

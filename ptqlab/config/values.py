@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -128,13 +128,6 @@ class Config:
     source: Path | None = field(default=None, compare=False)
     lines: Mapping[KeyPath, int] = field(default_factory=dict, compare=False, repr=False)
 
-    def input(self, name: str) -> InputParameters:
-        """The entry of an input name. Raises KeyError for another name."""
-        for entry in self.inputs:
-            if entry.name == name:
-                return entry
-        raise KeyError(name)
-
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
         """Configured shapes by input name; the key is "" where the one input has no name."""
@@ -154,7 +147,3 @@ class Config:
         from ptqlab.config.writing import as_yaml
 
         return as_yaml(self)
-
-    def with_quant(self, quant: QuantConfig) -> Config:
-        """The same configuration with another quant_config."""
-        return replace(self, calibration=replace(self.calibration, quant=quant))

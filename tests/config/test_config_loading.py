@@ -336,7 +336,7 @@ def test_input_shape_keyword_for_named_inputs(load: Loader) -> None:
   input_type_train: rgb;featuremap
   input_layout_train: NCHW;NCHW
 """
-    assert load(text, input_shape={"state": [1, 64]}).input("state").shape == (1, 64)
+    assert load(text, input_shape={"state": [1, 64]}).input_shapes == {"state": (1, 64)}
     with pytest.raises(PtqError, match="did you mean state"):
         load(text, input_shape={"stat": (1, 64)})
 
