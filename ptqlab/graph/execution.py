@@ -40,8 +40,13 @@ def run_constants(
     return _run(session, wanted, feeds, "constants")
 
 
-def run_with_zeros(proto: onnx.ModelProto, tensors: Tensors, wanted: Sequence[str]) -> dict[str, np.ndarray]:
-    """Arrays of the tensors `wanted` when every input is zero. PtqError when the model is too large or does not end."""
+def run_with_zeros(
+    proto: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], tensors: Tensors, wanted: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Arrays of the tensors `wanted` when every input of `proto` is zero and its nodes are `nodes`.
+
+    PtqError when the model is too large or does not end.
+    """
     feeds: dict[str, np.ndarray] = {}
     inputs = {v.name: v.type.tensor_type for v in proto.graph.input}
     sizes = {n: [d.dim_value for d in t.shape.dim] for n, t in inputs.items()}
@@ -58,6 +63,8 @@ def run_with_zeros(proto: onnx.ModelProto, tensors: Tensors, wanted: Sequence[st
             location = f"w{len(buffers)}"
             buffers[location] = np.ascontiguousarray(tensors[tensor.name].numpy()).reshape(-1).view(np.uint8)
             tensor.external_data[0].value = location
+    del light.graph.node[:]
+    light.graph.node.extend(nodes)
     del light.graph.value_info[:]
     del light.graph.output[:]
     light.graph.output.extend(onnx.ValueInfoProto(name=n) for n in wanted)

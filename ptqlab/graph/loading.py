@@ -65,8 +65,10 @@ def load(
         findings += interface.cut_outputs(proto.graph, output_nodes, aliases)
     findings += interface.unused_inputs(proto.graph)
     findings += widen_halves(proto, parsed.tensors)
-    findings += infer(proto, parsed.tensors)
-    return _finish(parsed, aliases, findings)
+    noticed, decided = infer(proto, parsed.tensors)
+    aliases |= {n.name: n.name for n in proto.graph.node}
+    aliases = {a: decided.get(n, n) for a, n in aliases.items()}
+    return _finish(parsed, aliases, findings + noticed)
 
 
 def _normalise(proto: onnx.ModelProto) -> None:

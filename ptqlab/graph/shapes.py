@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from ptqlab.errors import Finding, Problem, PtqError, shorten
+from ptqlab.graph.branches import write_out
 from ptqlab.graph.checks import default_opset, proto_bodies
 from ptqlab.graph.execution import run_constants, run_with_zeros
 from ptqlab.graph.files import Tensors, attach
@@ -34,10 +35,13 @@ class ShapeInferenceError(PtqError):
     model: ir.Model
 
 
-def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
+def infer(proto: onnx.ModelProto, tensors: Tensors) -> tuple[list[Finding], dict[str, str]]:
     """Write type and shape of every node output into value_info and outputs, in place.
 
+    Returns what was noticed, and for every If that is gone the node that gives its first output.
+
     Stated shapes are not trusted: they are dropped and compared afterwards. Nodes are sorted, inputs static.
+    An If whose condition turns out to be constant is replaced by the branch it takes.
     Raises ShapeInferenceError naming every node that does not fit, and the types and shapes it reads.
     """
     graph = proto.graph
@@ -51,6 +55,10 @@ def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
         error.model = attach(proto, tensors)
         raise error
     findings = inference.findings() + _lies(stated, inference.types)
+    if inference.decided:
+        nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in inference.nodes]
+        del graph.node[:]
+        graph.node.extend(nodes)
     outputs = {o.name for o in graph.output}
     del graph.value_info[:]
     for node in graph.node:
@@ -59,7 +67,7 @@ def infer(proto: onnx.ModelProto, tensors: Tensors) -> list[Finding]:
                 graph.value_info.add(name=name).type.CopyFrom(inference.types[name])
     for output in graph.output:
         output.type.CopyFrom(inference.types[output.name])
-    return findings
+    return findings, inference.decided
 
 
 class _Inference:
@@ -68,6 +76,9 @@ class _Inference:
     def __init__(self, proto: onnx.ModelProto, tensors: Tensors) -> None:
         self.proto, self.tensors = proto, tensors
         self.opset = default_opset(proto) or 0
+        self.names = (
+            {o for n in proto.graph.node for o in n.output} | set(tensors) | {v.name for v in proto.graph.input}
+        )
         self.types: dict[str, onnx.TypeProto] = {v.name: v.type for v in proto.graph.input}
         for name, tensor in tensors.items():
             self.types[name] = onnx.helper.make_tensor_type_proto(int(tensor.dtype), sizes(tensor.shape))
@@ -77,13 +88,18 @@ class _Inference:
         self.constant: dict[str, onnx.NodeProto | None] = dict.fromkeys(tensors)  # name -> node that computes it
         self.behind: set[str] = set()  # tensors behind a node with a problem
         self.problems: list[Problem] = []
-        self.executed: dict[str, np.ndarray] | None = None
+        self.nodes: list[onnx.NodeProto] = []  # visited so far, branches written out
+        self.decided: dict[str, str] = {}  # If with a constant condition -> node that gives its first output
+        self.executed: dict[str, np.ndarray] = {}
         self.from_run: dict[str, str] = {}  # tensor -> node
 
     def visit(self, node: onnx.NodeProto) -> None:
         if self.behind.intersection(reads(node)):
             self.behind.update(node.output)
             return
+        if node.op_type == "If" and self._write_out(node):
+            return
+        self.nodes.append(node)
         try:
             found = self._infer(node)
             if self._gaps(node, found) and self._compute_inputs(node):
@@ -96,6 +112,26 @@ class _Inference:
             return
         self.types.update(found)
         self._note_contents(node)
+
+    def _write_out(self, node: onnx.NodeProto) -> bool:
+        """Visit the nodes of the branch an If takes, when its condition is a constant; whether it is."""
+        condition = node.input[0]
+        if condition not in self.contents and not self._compute_inputs(node):
+            return False
+        taken = bool(onnx.numpy_helper.to_array(self.contents[condition]).reshape(-1)[0])
+        nodes, constants = write_out(node, taken, self.names)
+        for tensor in constants:
+            array = onnx.numpy_helper.to_array(tensor)
+            self.tensors[tensor.name] = ir.Tensor(array, name=tensor.name)
+            self.types[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, array.shape)
+            self.contents[tensor.name] = tensor
+            self.constant[tensor.name] = None
+        self.proto.graph.initializer.extend(constants)
+        first = next((n.name for n in nodes if node.output[0] in n.output), "")
+        self.decided[node.name] = first
+        for inner in nodes:
+            self.visit(inner)
+        return True
 
     def _infer(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
@@ -153,7 +189,7 @@ class _Inference:
             elif maker.name not in needed:
                 needed[maker.name] = maker
                 queue.extend(n for n in maker.input if n)
-        order = [n for n in self.proto.graph.node if n.name in needed]
+        order = [n for n in self.nodes if n.name in needed]
         try:
             results = run_constants(order, wanted, feeds, self.opset)
         except PtqError as error:
@@ -163,11 +199,14 @@ class _Inference:
         return True
 
     def _measure(self, node: onnx.NodeProto, gaps: list[str]) -> dict[str, onnx.TypeProto]:
-        """Types of `gaps` from a run of the whole model with zeros (one run, made when first needed)."""
-        if self.executed is None:
-            names = [o for n in self.proto.graph.node for o in n.output if o and o not in self.types]
+        """Types of `gaps` from a run of the whole model with zeros (one run, made when first needed,
+        and again for nodes that came out of a branch)."""
+        if any(n not in self.executed for n in gaps):
+            visited = {n.name for n in self.nodes}
+            rest = [n for n in self.proto.graph.node if n.name not in visited and n.name not in self.decided]
+            names = [o for n in (node, *rest) for o in n.output if o]
             try:
-                self.executed = run_with_zeros(self.proto, self.tensors, names)
+                self.executed = run_with_zeros(self.proto, [*self.nodes, *rest], self.tensors, names)
             except PtqError as error:
                 raise _Misfit(error.problems[0]) from None
         self.from_run |= dict.fromkeys(gaps, node.name)
@@ -208,11 +247,15 @@ class _Inference:
         )
 
     def findings(self) -> list[Finding]:
+        found = []
+        if self.decided:
+            text = f"The conditions of {len(self.decided)} If nodes are constant; the branch taken was written out."
+            found.append(Finding("PTQ137", text, tuple(n for n in self.decided.values() if n), severity="note"))
         if not self.from_run:
-            return []
+            return found
         text = f"The shapes of {len(self.from_run)} tensors depend on data; they were taken from a run with zeros."
         nodes = tuple(dict.fromkeys(self.from_run.values()))
-        return [Finding("PTQ135", text, nodes, "see that these shapes are the same for every input")]
+        return [*found, Finding("PTQ135", text, nodes, "see that these shapes are the same for every input")]
 
 
 class _Misfit(Exception):

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.graph.model import NEWEST_OPSET
-from ptqlab.passes.base import Work, all_nodes, get_float, get_int, get_ints, get_string, shape_of
+from ptqlab.passes.base import Work, all_nodes, get_float, get_int, get_ints, get_string, is_static, shape_of
 
 Adapter = Callable[[Work, ir.Node], object]
 
@@ -46,6 +46,23 @@ def _unsupported(node: ir.Node, found: str, expected: str) -> PtqError:
     )
 
 
+def _needed(node: ir.Node, value: ir.Value | None) -> tuple[int, ...]:
+    """Shape of a tensor without which the node cannot be lifted; inside a body it may be open."""
+    if not is_static(value):
+        raise _unsupported(
+            node, f"{node.op_type} inside a branch or loop, where its shape is not known", "a known shape"
+        )
+    return shape_of(value)
+
+
+def _dtype(node: ir.Node) -> ir.DataType:
+    """Element type of the result, which is that of the first input."""
+    for value in (*node.outputs[:1], *node.inputs[:1]):
+        if value is not None and value.dtype is not None:
+            return value.dtype
+    raise _unsupported(node, f"{node.op_type} inside a branch or loop, where its type is not known", "a known type")
+
+
 def _ints(work: Work, node: ir.Node, suffix: str, values: object) -> ir.Value:
     return work.add_constant(f"{node.name}_{suffix}", np.asarray(values, np.int64))
 
@@ -66,13 +83,15 @@ def split(work: Work, node: ir.Node) -> None:
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         return
     axis = get_int(node, "axis", 0)
+    if any(not is_static(o) for o in node.outputs):  # inside a body, where shapes may be open
+        node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(node.outputs))
+        return
     node.attributes.pop("num_outputs", None)
     work.set_input(node, 1, _ints(work, node, "split", [shape_of(o)[axis] for o in node.outputs]))
 
 
 def clip(work: Work, node: ir.Node) -> None:
-    dtype = node.outputs[0].dtype
-    assert dtype is not None
+    dtype = _dtype(node)
     limits = np.finfo(np.float32)
     for index, (name, unbounded) in enumerate((("min", float(limits.min)), ("max", float(limits.max))), 1):
         given = node.attributes.pop(name, None)
@@ -83,8 +102,7 @@ def clip(work: Work, node: ir.Node) -> None:
 
 
 def pad(work: Work, node: ir.Node) -> None:
-    dtype = node.outputs[0].dtype
-    assert dtype is not None
+    dtype = _dtype(node)
     pads = get_ints(node, "pads")
     value = get_float(node, "value", 0.0)
     node.attributes.pop("pads", None)
@@ -115,7 +133,7 @@ def flattening(work: Work, node: ir.Node) -> None:
     Where at most one of these axes is longer than 1 that axis alone says the same; otherwise the tensor is
     reshaped to two axes and back.
     """
-    shape = shape_of(node.inputs[0])
+    shape = _needed(node, node.inputs[0])
     axis = get_int(node, "axis", 1)
     axis += len(shape) if axis < 0 else 0
     long = [i for i in range(axis, len(shape)) if shape[i] != 1]
@@ -151,7 +169,7 @@ def roi_align(work: Work, node: ir.Node) -> None:
 def resize_10(work: Work, node: ir.Node) -> None:
     """Resize of opset 10: corners fixed at 0, nearest cut off when growing and rounded up when shrinking."""
     scales = node.inputs[1]
-    source, target = shape_of(node.inputs[0]), shape_of(node.outputs[0])
+    source, target = _needed(node, node.inputs[0]), _needed(node, node.outputs[0])
     grows = any(t > s for s, t in zip(source, target, strict=True))
     shrinks = any(t < s for s, t in zip(source, target, strict=True))
     node.attributes["coordinate_transformation_mode"] = ir.AttrString("coordinate_transformation_mode", "asymmetric")
@@ -186,7 +204,7 @@ def resize_inputs(work: Work, node: ir.Node) -> None:
     """Empty tensors stood for inputs that are not given."""
     for index in range(1, len(node.inputs)):
         value = node.inputs[index]
-        if value is not None and 0 in shape_of(value):
+        if value is not None and is_static(value) and 0 in shape_of(value):
             node.replace_input_with(index, None)
     last = max(i for i, v in enumerate(node.inputs) if v is not None)
     node.resize_inputs(last + 1)
@@ -196,7 +214,7 @@ def group_normalization(work: Work, node: ir.Node) -> None:
     """GroupNormalization of opset 18 (scale and bias per group) is InstanceNormalization over groups."""
     source, scale, bias = node.inputs
     assert source is not None and source.dtype is not None
-    shape = shape_of(source)
+    shape = _needed(node, source)
     groups = get_int(node, "num_groups", 1)
     grouped = (shape[0], groups, int(np.prod(shape[1:], dtype=np.int64)) // groups)
     before = work.add_node(
@@ -215,6 +233,8 @@ def group_normalization(work: Work, node: ir.Node) -> None:
 def explicit_pads(work: Work, node: ir.Node) -> None:
     """auto_pad SAME_UPPER, SAME_LOWER and VALID as pads."""
     mode = get_string(node, "auto_pad", "NOTSET")
+    if mode != "NOTSET" and not (is_static(node.inputs[0]) and is_static(node.outputs[0])):
+        return  # inside a body, where shapes may be open; the attribute still exists in opset 19
     node.attributes.pop("auto_pad", None)
     if mode == "NOTSET":
         return
@@ -235,6 +255,8 @@ def transposed_pads(work: Work, node: ir.Node) -> None:
     """auto_pad and output_shape of ConvTranspose as pads and output_padding."""
     mode = get_string(node, "auto_pad", "NOTSET")
     asked = bool(get_ints(node, "output_shape"))
+    if (asked or mode != "NOTSET") and not (is_static(node.inputs[0]) and is_static(node.outputs[0])):
+        return  # as above
     node.attributes.pop("auto_pad", None)
     node.attributes.pop("output_shape", None)
     if mode == "NOTSET" and not asked:

@@ -237,6 +237,10 @@ def shape_of(value: ir.Value | None) -> tuple[int, ...]:
     return static_shape(value)
 
 
+def is_static(value: ir.Value | None) -> bool:
+    return value is not None and value.shape is not None and value.shape.is_static()
+
+
 def get_int(node: ir.Node, name: str, default: int) -> int:
     attribute = node.attributes.get(name)
     return default if attribute is None else attribute.as_int()

@@ -102,7 +102,10 @@ class FuseAffine:
             if affine is None:
                 return False
         if work.sole_reader(output) is None:
-            return bool(work.refuse(reader, f"the result of '{node.name}' is needed elsewhere, too"))
+            for one in readers:
+                if one.op_type == "BatchNormalization":
+                    work.refuse(one, f"the result of '{node.name}' is needed elsewhere, too")
+            return False
         weights = work.constant(node.inputs[1])
         given = node.inputs[2] if len(node.inputs) > 2 else None
         bias = np.zeros(channels) if given is None else work.constant(given)
