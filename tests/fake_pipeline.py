@@ -63,8 +63,7 @@ class Fake:
             work.path("node_info").write_text(node_info_csv(record), encoding="utf-8")
             work.path("quantized").write_bytes(b"integers")
             files = work.publish()
-        return replace(record, artifacts={key: path.name for key, path in files.items()}, complete=skip is None,
-                       settings={"skip": skip} if skip else {})
+        return replace(record, artifacts={key: path.name for key, path in files.items()}, complete=skip is None)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, **behaviour: Any) -> Fake:

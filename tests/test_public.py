@@ -12,10 +12,16 @@ HEAVY = ["pandas", "plotly", "onnx", "onnxruntime", "onnxscript", "onnx_ir", "ip
 
 def modules_after(code: str) -> dict:
     """Runs `code` in a fresh interpreter; returns its seconds and which heavy modules it imported."""
-    script = (f"import sys, time\nimport IPython.core.interactiveshell as base\n"
-              f"shell = base.InteractiveShell.instance()\nbefore = set(sys.modules)\nstart = time.perf_counter()\n{code}\nspent = time.perf_counter() - start\n"
-              f"import json\nprint(json.dumps({{'seconds': spent, 'heavy': [m for m in {HEAVY!r} if m in sys.modules"
-              f" and m not in before]}}))")
+    script = f"""
+import json, sys, time
+import IPython.core.interactiveshell as base
+shell = base.InteractiveShell.instance()
+before = set(sys.modules)
+start = time.perf_counter()
+{code}
+spent = time.perf_counter() - start
+print(json.dumps({{"seconds": spent, "heavy": [m for m in {HEAVY!r} if m in sys.modules and m not in before]}}))
+"""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

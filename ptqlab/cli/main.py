@@ -53,7 +53,7 @@ def _demo(args: argparse.Namespace) -> None:
     run = run_demo(args, progress=True)
     print(node_table(run.record), end="\n\n")
     print(run, end="\n\n")
-    print(say("demo_next", folder=run.directory))
+    print(say("demo_next", folder=args.working_dir, artifacts=run.directory))
 
 
 def _explain(args: argparse.Namespace) -> None:

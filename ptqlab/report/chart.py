@@ -74,10 +74,10 @@ def _lines(points: list[tuple[float, float] | None], colour: str, dash: str) -> 
 def _mark(x: float, y: float, colour: str, shape: str, row: NodeRow) -> str:
     y = round(y, 1)
     if shape == "circle":
-        return f"<circle cx='{x}' cy='{y}' r='3' fill='{colour}'>{_tip(row)}</circle>"
+        return f"<circle cx='{x}' cy='{y}' r='4' fill='{colour}'>{_tip(row)}</circle>"
     if shape == "square":
-        left, top = round(x - 2.5, 1), round(y - 2.5, 1)
-        return f"<rect x='{left}' y='{top}' width='5' height='5' fill='{colour}'>{_tip(row)}</rect>"
+        left, top = round(x - 2, 1), round(y - 2, 1)
+        return f"<rect x='{left}' y='{top}' width='4' height='4' fill='{colour}'>{_tip(row)}</rect>"
     return f"<path d='M{x - 4} {y - 8}l8 8m0 -8l-8 8' stroke='{colour}' stroke-width='2'>{_tip(row)}</path>"
 
 

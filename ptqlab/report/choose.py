@@ -31,7 +31,4 @@ def partial(record: Record) -> str:
     """Why the result is partial, or "" for a complete one."""
     if record.complete:
         return ""
-    skip = record.settings.get("skip")
-    if skip:
-        return say("partial_skip", skip=skip)
     return say("partial_why", stage=list(record.timings or ["--"])[-1])

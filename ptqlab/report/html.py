@@ -1,7 +1,8 @@
 """A record as one static piece of html: no script, nothing fetched, every name escaped.
 
 Colours come from JupyterLab's `--jp-*` variables where they exist and follow the page's text colour where
-they do not, so that it reads on light and on dark. Colour never speaks alone: the words and numbers stand beside.
+they do not, so that it reads on light and on dark. The class is named three times in the selectors to outweigh the
+lab's own rules for tables. Colour never speaks alone: the words and numbers stand beside.
 """
 from __future__ import annotations
 
@@ -17,29 +18,29 @@ from ptqlab.report.words import language, say
 from ptqlab.stages.record import NodeRow, Record
 
 STYLE = """
-.ptqlab{font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:13px;line-height:1.45;
+&{font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:13px;line-height:1.45;
 color:var(--jp-ui-font-color1,inherit);max-width:62rem}
-.ptqlab h4{margin:.9em 0 .3em;font-size:13px;font-weight:600}
-.ptqlab .ptqlab-head{font-size:14px;font-weight:600;margin:.2em 0}
-.ptqlab .ptqlab-badge{display:inline-block;border:1px solid currentColor;border-radius:3px;padding:0 .4em;
+& h4{margin:.9em 0 .3em;font-size:13px;font-weight:600}
+& .ptqlab-head{font-size:14px;font-weight:600;margin:.2em 0}
+& .ptqlab-badge{display:inline-block;border:1px solid currentColor;border-radius:3px;padding:0 .4em;
 margin-right:.5em;font-size:12px;font-weight:600}
-.ptqlab table{border-collapse:collapse;margin:.2em 0;font-size:12px;color:inherit;background:transparent}
-.ptqlab th,.ptqlab td{border:0;border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.4));
-padding:.2em .7em .2em 0;text-align:left;vertical-align:top;background:transparent;color:inherit;max-width:24rem;
-white-space:nowrap}
-.ptqlab td:first-child,.ptqlab td:last-child{overflow-wrap:anywhere;white-space:normal}
-.ptqlab td:first-child{min-width:9rem}
-.ptqlab .ptqlab-wide{overflow-x:auto}
-.ptqlab th{font-weight:600}
-.ptqlab td.ptqlab-number{font-family:var(--jp-code-font-family,monospace)}
-.ptqlab code{font-family:var(--jp-code-font-family,monospace);font-size:12px;background:transparent;color:inherit;
-overflow-wrap:anywhere}
-.ptqlab ul{margin:.2em 0;padding-left:1.2em}
-.ptqlab .ptqlab-quiet{color:var(--jp-ui-font-color2,inherit)}
-.ptqlab dl{display:grid;grid-template-columns:max-content 1fr;gap:.15em 1em;margin:.3em 0}
-.ptqlab dt{font-weight:600}
-.ptqlab dd{margin:0;overflow-wrap:anywhere}
-"""
+& .ptqlab-wide{overflow-x:auto}
+& table{border-collapse:collapse;margin:.2em 0;font-size:12px;color:inherit;background:transparent;
+table-layout:auto}
+& table th,& table td{border:0;border-bottom:1px solid var(--jp-border-color2,rgba(128,128,128,.4));
+padding:.2em .8em .2em .2em;text-align:left;vertical-align:top;color:inherit;max-width:24rem;white-space:nowrap}
+& table th{font-weight:600}
+& table td:first-child,& table td:last-child{overflow-wrap:anywhere;white-space:normal}
+& table td:first-child{min-width:9rem}
+& table td.ptqlab-number{font-family:var(--jp-code-font-family,monospace)}
+& code{font-family:var(--jp-code-font-family,monospace);font-size:12px;background:transparent;color:inherit;
+padding:0;overflow-wrap:anywhere}
+& ul{margin:.2em 0;padding-left:1.2em}
+& .ptqlab-quiet{color:var(--jp-ui-font-color2,inherit)}
+& dl{display:grid;grid-template-columns:max-content 1fr;gap:.15em 1em;margin:.3em 0}
+& dl dt{font-weight:600;float:none;width:auto;white-space:nowrap}
+& dl dd{margin:0;overflow-wrap:anywhere}
+""".replace("&", "div.ptqlab.ptqlab.ptqlab")
 SHOWN_FINDINGS = 12
 
 

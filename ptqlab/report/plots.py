@@ -39,13 +39,15 @@ def cosine_figure(record: Record) -> go.Figure:
              if c is not None and not math.isnan(c)]
     low, high = span(shown)
     figure = go.Figure()
-    for field, colour, symbol, dash in (("calibrated_cosine", CALIBRATED_COLOUR, "circle", "solid"),
-                                        ("quantized_cosine", QUANTIZED_COLOUR, "square", "dash")):
+    # the two curves often coincide: the first is drawn larger, so that it shows around the second
+    for field, colour, symbol, size, dash in (("calibrated_cosine", CALIBRATED_COLOUR, "circle", 10, "solid"),
+                                              ("quantized_cosine", QUANTIZED_COLOUR, "square", 5, "dash")):
         values = [getattr(row, field) for row in rows]
         figure.add_trace(go.Scatter(
             x=positions, y=[None if v is None or math.isnan(v) else nines(v) for v in values],
             name=say(field.removesuffix("_cosine")), mode="lines+markers", text=hover, hoverinfo="text",
-            line={"color": colour, "width": 1.6, "dash": dash}, marker={"color": colour, "symbol": symbol, "size": 7},
+            line={"color": colour, "width": 1.6, "dash": dash},
+            marker={"color": colour, "symbol": symbol, "size": size},
         ))
     _mark_cpu(figure, rows, hover, low)
     _mark_nan(figure, record, low)

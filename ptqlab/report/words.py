@@ -21,8 +21,6 @@ _WORDS: dict[str, tuple[str, str]] = {
     "complete": ("complete", "完整"),
     "partial": ("partial", "不完整"),
     "partial_why": ("Partial result: the run ended after stage '{stage}'.", "结果不完整：运行止于阶段“{stage}”。"),
-    "partial_skip": ("Partial result: ended before stage '{skip}', as asked (skip).",
-                     "结果不完整：按 skip 的要求，在阶段“{skip}”之前结束。"),
     "outputs": ("Model outputs", "模型输出"),
     "worst": ("Nodes with the lowest quantized cosine", "量化余弦最低的节点"),
     "not_compared": ("No node was compared with the float model.", "没有节点与浮点模型比较过。"),
@@ -65,9 +63,9 @@ _WORDS: dict[str, tuple[str, str]] = {
     "stage_end": ("{stage}: done in {seconds:.1f} s", "{stage}：完成，{seconds:.1f} 秒"),
     "done_in": ("Done in {seconds:.1f} s.", "完成，用时 {seconds:.1f} 秒。"),
     "stopped": ("Stopped.", "已停止。"),
-    "demo_next": ("The model, its calibration data and the artifacts are in {folder}.\n"
+    "demo_next": ("The model, its calibration data and config.yaml are in {folder}, the artifacts in {artifacts}.\n"
                   "Next: `make lab` opens the first notebook, notebooks/00_quickstart.ipynb.",
-                  "模型、校准数据和产物在 {folder}。\n"
+                  "模型、校准数据和 config.yaml 在 {folder}，产物在 {artifacts}。\n"
                   "下一步：`make lab` 打开第一个 notebook：notebooks/00_quickstart.ipynb。"),
     "stopping": ("Stopping at the next step ...", "将在下一步停止……"),
 }

@@ -17,6 +17,7 @@ from ptqlab.report import html
 from ptqlab.report.words import say
 
 INTERVAL_SECONDS = 0.1
+WORTH_TELLING_SECONDS = 0.1
 
 
 def human(seconds: float) -> str:
@@ -30,11 +31,11 @@ def human(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def status(event: Event) -> str:
-    """The state of a stage in one line of plain text."""
+def status(event: Event, *, running: bool = True) -> str:
+    """The state of a stage in one line of plain text; the time left is told while it runs."""
     of = f"/{event.total}" if event.total else ""
     line = say("stage_line", stage=event.stage, done=event.done, of=of, seconds=event.seconds)
-    return f"{line}, {say('left', left=human(event.left))}" if event.left is not None else line
+    return f"{line}, {say('left', left=human(event.left))}" if running and event.left is not None else line
 
 
 class Progress:
@@ -150,7 +151,8 @@ class Cell(Progress):
             self.running[event.stage] = event
         elif event.kind == "end":
             self.running.pop(event.stage, None)
-            self.ended.append(f"{event.stage} {event.seconds:.1f} s")
+            if event.seconds >= WORTH_TELLING_SECONDS:
+                self.ended.append(f"{event.stage} {event.seconds:.1f} s")
 
     def flush(self) -> None:
         self.put(self.bundle())
@@ -183,7 +185,7 @@ class Cell(Progress):
         if ok:
             line = f"{say('done_in', seconds=time.monotonic() - self.started)} {', '.join(self.ended)}"
         else:
-            line = "; ".join([*map(status, self.running.values()), ", ".join(self.ended)])
+            line = ", ".join([*self.ended, *(status(event, running=False) for event in self.running.values())])
         inner = f"<div role='status' class='ptqlab-quiet'>{html.text(line)}</div>"
         self.put({"text/plain": line, "text/html": html.frame(inner)})
 

@@ -32,6 +32,4 @@ def test_why_partial():
     record = digits_record()
     assert partial(record) == ""
     assert partial(replace(record, complete=False)) == "Partial result: the run ended after stage 'quantize'."
-    assert partial(replace(record, complete=False, settings={"skip": "compile"})) == (
-        "Partial result: ended before stage 'compile', as asked (skip).")
     assert "'--'" in partial(replace(record, complete=False, timings={}))

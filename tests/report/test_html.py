@@ -94,7 +94,7 @@ def test_many_findings_are_cut_with_a_count():
 def test_style_is_scoped_and_follows_the_theme():
     """Every rule begins with our class; colours are the lab's variables or the page's own."""
     for rule in re.findall(r"([^{}]+)\{([^{}]*)\}", STYLE):
-        assert all(selector.strip().startswith(".ptqlab") for selector in rule[0].split(","))
+        assert all(selector.strip().startswith("div.ptqlab.ptqlab.ptqlab") for selector in rule[0].split(","))
         for name, value in re.findall(r"(?:^|;)\s*(color|background)\s*:\s*([^;]+)", rule[1]):
             assert value.startswith("var(--jp-") or value in ("inherit", "transparent"), (name, value)
 

@@ -27,7 +27,8 @@ def test_three_forms(fake):
                    input_shape={"input": (1, 3, 8, 8)}, prefix="net", optimize_level="O1")
     assert fake.source is None
     assert fake.keywords == {"model": "net.onnx", "march": "nash-e", "calibration_data": {"input": []},
-                             "quant_config": {}, "working_dir": "w", "input_shape": {"input": (1, 3, 8, 8)}, "prefix": "net",
+                             "quant_config": {}, "working_dir": "w",
+                             "input_shape": {"input": (1, 3, 8, 8)}, "prefix": "net",
                              "optimize_level": "O1"}
 
 
@@ -48,7 +49,7 @@ def test_skip(fake):
     """skip reaches the pipeline, and its result says partial."""
     run = ptqlab.compile("config.yaml", skip="compile")
     assert (fake.skip, run.complete) == ("compile", False)
-    assert "ended before stage 'compile', as asked" in str(run)
+    assert "Partial result: the run ended after stage 'quantize'." in str(run)
 
 
 def test_a_refusal_of_the_pipeline_keeps_earlier_artifacts(fake, tmp_path):
