@@ -58,8 +58,8 @@ chromium:
 	  echo "There is no chromium here, so the browser tests will be skipped. Debian has it: apt-get install chromium"
 
 clean: ## remove caches and what the demo wrote
-	rm -rf build dist demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
-	find ptqlab tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
+	rm -rf build dist demo_output hb_compile.log* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+	find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -print | xargs rm -rf
 
 distclean: clean ## also remove .venv
 	rm -rf $(VENV)
