@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 from hypothesis import settings
 
+import ptqlab
+from ptqlab.artifacts.models import read_quantized
 from ptqlab.graph import session
 from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS, OPSET
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
@@ -131,3 +135,38 @@ def codes(rng: np.random.Generator, to: int, shape: tuple[int, ...]) -> np.ndarr
     flat = made.reshape(-1)
     flat[:1], flat[-1:] = low, high
     return made
+
+
+def compiled(
+    model: Any, feeds: Mapping[str, np.ndarray], folder: Path, *, march: str = "nash-e", samples: int = 2, **keywords: Any
+) -> Any:
+    """The result of `ptqlab.compile` of a ModelProto, calibrated with `feeds` at a few strengths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / "net.onnx")
+    data = {
+        name: [array if not i or array.dtype.kind != "f" else np.asarray(array * (1 - 0.1 * i), array.dtype) for i in range(samples)]
+        for name, array in feeds.items()
+    }
+    return ptqlab.compile(
+        model=folder / "net.onnx", march=march, calibration_data=data, working_dir=folder / "out", progress=False, **keywords
+    )
+
+
+def all_engines_agree(run: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs of a compiled model; every integer tensor and output has the same bits in all engines and both files."""
+    results: dict[str, dict[str, np.ndarray]] = {}
+    for key in ("quantized", "hbm"):
+        artifact = read_quantized(run.artifacts[key]).quantized
+        names = [t.name for t in artifact.integers.values()]
+        for threads in (1, 2):
+            results[f"{key}, fast, {threads} threads"] = FastExecutor(artifact, keep=names, threads=threads).run(feeds)
+        results[f"{key}, reference"] = ReferenceExecutor(artifact, keep=names).run(feeds)
+        outputs = [str(v.name) for v in artifact.model.graph.outputs]
+        runner = session(artifact.model, outputs=[*outputs, *names], optimise=False)
+        results[f"{key}, onnxruntime"] = dict(zip(runner.output_names, runner.run(None, feeds), strict=True))
+    wanted = results.pop("quantized, reference")
+    for form, got in results.items():
+        assert list(got) == list(wanted), f"{form}: {list(got)}, not {list(wanted)}"
+        for name, array in wanted.items():
+            same_bits(got[name], array, f"{form}: tensor {name}")
+    return {name: wanted[name] for name in outputs}

@@ -18,9 +18,20 @@ Codes of this package (PTQ10x to PTQ12x refuse, PTQ13x tell):
 from __future__ import annotations
 
 from ptqlab.graph.loading import load
-from ptqlab.graph.model import FloatGraph, verify
+from ptqlab.graph.model import FloatGraph, bodies, outer_values, verify
 from ptqlab.graph.saving import save, to_proto
 from ptqlab.graph.session import Session, session
 from ptqlab.graph.shapes import ShapeInferenceError
 
-__all__ = ["FloatGraph", "Session", "ShapeInferenceError", "load", "save", "session", "to_proto", "verify"]
+__all__ = [
+    "FloatGraph",
+    "Session",
+    "ShapeInferenceError",
+    "bodies",
+    "load",
+    "outer_values",
+    "save",
+    "session",
+    "to_proto",
+    "verify",
+]

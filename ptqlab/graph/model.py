@@ -130,6 +130,19 @@ def read_values(node: ir.Node) -> Iterator[ir.Value]:
         yield from body.outputs
 
 
+def outer_values(node: ir.Node) -> tuple[ir.Value, ...]:
+    """What a node needs of the graph it stands in, each once: its inputs, and what its bodies read from outside."""
+    inner = {v for body in bodies(node) for v in _made_inside(body)}
+    return tuple(dict.fromkeys(v for v in read_values(node) if v not in inner))
+
+
+def _made_inside(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from all_values(graph)
+    for node in graph:
+        for body in bodies(node):
+            yield from _made_inside(body)
+
+
 def static_shape(value: ir.Value) -> tuple[int, ...]:
     """Shape of a value as ints. AssertionError when it is not static."""
     shape = value.shape

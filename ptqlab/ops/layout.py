@@ -22,13 +22,9 @@ def no_pad_axes(node: ir.Node, platform: Platform) -> str | None:
 
 
 def lower_move(ctx: Lowering, node: ir.Node) -> None:
-    """The node itself, on integers; its shape operands stay as they are."""
-    inputs: list[ir.Value | np.ndarray] = [ctx.read(node, 0).value]
-    for index in range(1, len(node.inputs)):
-        operand = ctx.constant(node, index)
-        assert operand is not None, f"operand {index} of {node.name} is constant by rule"
-        inputs.append(operand)
-    ctx.move(node, inputs)
+    """The node itself, on integers; its shape operands, constant by rule, stay as they are or stay left out."""
+    operands = [ctx.constant(node, index) for index in range(1, len(node.inputs))]
+    ctx.move(node, [ctx.read(node, 0).value, *operands])
 
 
 def lower_concat(ctx: Lowering, node: ir.Node) -> None:

@@ -12,11 +12,37 @@ from ptqlab.ops.rules import constant_shape_operand, explicit_pads, float_featur
 from ptqlab.ops.spec import Engine, Lowering, OpSpec, Role
 from ptqlab.platforms import Platform
 
+LARGEST_MEAN = 1 << 22
+
 
 def window_fits(node: ir.Node, platform: Platform) -> str | None:
     """An average window holds at most 255 elements."""
     size = int(np.prod(attribute(node, "kernel_shape")))
     return None if size <= LARGEST_WINDOW else f"window of {size} elements"
+
+
+def pads_within_kernel(node: ir.Node, platform: Platform) -> str | None:
+    """Padding, with what ceil_mode adds at the end, must be smaller than the kernel."""
+    kernel, pads = attribute(node, "kernel_shape"), end_pads(node)["pads"]
+    return None if all(p < k for p, k in zip(pads, kernel * 2, strict=True)) else f"pads {pads} for kernel {kernel}"
+
+
+def mean_fits(node: ir.Node, platform: Platform) -> str | None:
+    """A mean is taken over 2^22 elements at most, so that no sum of int16 codes can overflow."""
+    # 2^22 * 2^16 codes = 2^38, what `rescale` is exact for
+    count = shape_size(shape(node.inputs[0])) // shape_size(shape(node.outputs[0]))
+    return None if count <= LARGEST_MEAN else f"{count} elements"
+
+
+def averages_something(node: ir.Node, platform: Platform) -> str | None:
+    """A mean without axes is taken over all of them; noop_with_empty_axes makes it a copy."""
+    axes = constant(input_value(node, 1))
+    given = axes is not None and axes.size > 0
+    return None if given or not attribute(node, "noop_with_empty_axes", 0) else "no axes and noop_with_empty_axes"
+
+
+def shape_size(sizes: tuple[int, ...]) -> int:
+    return int(np.prod(sizes, dtype=np.int64))
 
 
 def end_pads(node: ir.Node) -> dict[str, list[int]]:
@@ -103,16 +129,17 @@ AVERAGE_POOL = OpSpec(
     rules=(float_features, explicit_pads, window_fits, not_empty), lower=lower_average_pool, source="documented",
 )
 GLOBAL_AVERAGE_POOL = OpSpec(
-    "GlobalAveragePool", Role.ACTIVE, Engine.AAE, features=(0,), rules=(float_features, not_empty),
+    "GlobalAveragePool", Role.ACTIVE, Engine.AAE, features=(0,), rules=(float_features, not_empty, mean_fits),
     lower=lower_global_average_pool, source="documented",
 )
 REDUCE_MEAN = OpSpec(
-    "ReduceMean", Role.ACTIVE, Engine.VAE, features=(0,), rules=(float_features, constant_shape_operand, not_empty),
+    "ReduceMean", Role.ACTIVE, Engine.VAE, features=(0,),
+    rules=(float_features, constant_shape_operand, not_empty, averages_something, mean_fits),
     lower=lower_reduce_mean, source="documented",
 )
 MAX_POOL = OpSpec(
     "MaxPool", Role.PASSIVE, Engine.AAE, features=(0,),
-    rules=(float_features, explicit_pads, single_output, not_empty), lower=lower_max_pool,
+    rules=(float_features, explicit_pads, single_output, not_empty, pads_within_kernel), lower=lower_max_pool,
     note="keeps the threshold of its input (our definition)",
 )
 SPECS = (AVERAGE_POOL, GLOBAL_AVERAGE_POOL, REDUCE_MEAN, MAX_POOL)

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
+from ptqlab.arith.rounding import quantize
 from ptqlab.errors import Finding
 from ptqlab.platforms import Platform
 
@@ -63,10 +64,8 @@ class Encoding:
         return self.qtype.qmax
 
     def code(self, value: float) -> int:
-        """The code nearest to a real number, clamped to the type's range."""
-        ratio = float(value) / float(self.scale)
-        whole = int(np.sign(ratio) * np.floor(abs(ratio) + 0.5)) + self.zero_point
-        return max(self.low, min(self.high, whole))
+        """The code of a real number as the quantizer gives it; infinities give the ends of the range."""
+        return int(quantize(np.asarray(value, np.float32), self.scale, self.zero_point, self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,8 @@ class Lowering(Protocol):
     def report(self, finding: Finding) -> None:
         """Tell the user something about a node that only shows when its integers are made."""
 
-    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray]) -> None:
-        """Append the node itself, as a standard ONNX operator on integers."""
+    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None]) -> None:
+        """Append the node itself, as a standard ONNX operator on integers; None where an operand is left out."""
 
 
 Lower = Callable[[Lowering, ir.Node], None]

@@ -24,6 +24,11 @@ def node_rows(
     return tuple(_node_row(graph, node, plan, calibration, measures, platform) for node in graph.nodes)
 
 
+def first_output(node: ir.Node) -> str:
+    """Name of the first output that a node really has (an LSTM may leave out its first)."""
+    return next(str(o.name) for o in node.outputs if o.name)
+
+
 def _node_row(
     graph: FloatGraph,
     node: ir.Node,
@@ -33,7 +38,7 @@ def _node_row(
     platform: Platform,
 ) -> NodeRow:
     name = str(node.name)
-    decided, output = plan.nodes[name], str(node.outputs[0].name)
+    decided, output = plan.nodes[name], first_output(node)
     threshold, tags = _threshold(node, decided, plan, calibration)
     granted = decided.granted
     if decided.on_bpu and spec_of(node.op_type).role is Role.PASSIVE:
@@ -66,7 +71,7 @@ def _threshold(
     """Threshold of the first quantized input that the node reads from memory, and the tags of it and of the output."""
     if calibration is None:
         return None, ()
-    output = plan.tensors.get(str(node.outputs[0].name))
+    output = plan.tensors.get(first_output(node))
     tags = calibration.thresholds[output.slot].tags if output else ()
     for value, qtype in zip(node.inputs, decided.inputs, strict=True):
         if value is not None and qtype is not None and value.name in plan.tensors:
@@ -79,7 +84,7 @@ def _data_type(graph: FloatGraph, node: ir.Node, decided: NodePlan, plan: Plan, 
         return platform.tail_type.word
     if decided.on_bpu:
         return plan.tensors[plan.group_of(str(node.name)).output].stored.word
-    dtype = graph.dtype(str(node.outputs[0].name))
+    dtype = graph.dtype(first_output(node))
     return "f32" if dtype == np.float32 else str(dtype)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from ptqlab.graph import FloatGraph
+from ptqlab.graph import FloatGraph, outer_values
 from ptqlab.ops.spec import Role
 from ptqlab.placement.asks import Asks
 from ptqlab.placement.capability import Verdict
@@ -48,7 +48,7 @@ class _Walk:
     anchors: set[str] = field(default_factory=set)
 
     def preds(self, node: ir.Node) -> list[ir.Node]:
-        return [p for v in node.inputs if v is not None and (p := v.producer()) is not None]
+        return [p for v in outer_values(node) if (p := v.producer()) is not None]
 
     def succs(self, node: ir.Node) -> list[ir.Node]:
         return [c for out in node.outputs if out.name for c in self.graph.consumers(out.name)]

@@ -28,6 +28,8 @@ class _Builder:
         self.nodes = {str(n.name): n for n in self.graph}
         for node in self.graph:
             self.values.update({str(o.name): o for o in node.outputs if o.name})
+        self.origin = {value: name for name, value in self.values.items()}
+        self.used = {"tensor": set(self.values), "node": set(self.nodes)}
         self.names: dict[str, str] = {}
         self.edges: dict[tuple[str, str, QType], ir.Value] = {}
         self.stored: dict[str, ir.Value] = {}
@@ -59,7 +61,7 @@ class _Builder:
         plan = self.plan.tensors[tensor]
         producer = value.producer()
         made_on_bpu = producer is not None and self.plan.nodes[str(producer.name)].on_bpu
-        readers = [(n, i) for n, i in value.uses() if made_on_bpu or self.plan.nodes[str(n.name)].on_bpu]
+        readers = [(n, i) for n, i in value.uses() if made_on_bpu or self._on_bpu(n)]
         was_output = value.is_graph_output() and made_on_bpu
         node = self._calibration(value, self.encodings.slots[plan.slot], plan.slot, f"{tensor}_HzCalibration",
                                  f"{tensor}_calibrated")
@@ -69,7 +71,7 @@ class _Builder:
             reader.replace_input_with(index, out)
         if was_output:
             # the output keeps its name, and holds what the board would give
-            value.name, out.name = f"{tensor}_float", tensor
+            value.name, out.name = self._fresh(f"{tensor}_float"), tensor
             for index, output in enumerate(self.graph.outputs):
                 if output is value:
                     self.graph.outputs[index] = out
@@ -83,7 +85,7 @@ class _Builder:
         for index, value in enumerate(node.inputs):
             if value is None or plan.inputs[index] is None:
                 continue
-            tensor = self._float_name(value)
+            tensor = self.origin[value]
             held = self.plan.tensors.get(tensor)
             if held is None:
                 continue
@@ -101,21 +103,18 @@ class _Builder:
                 self.edges[key] = made.outputs[0]
             node.replace_input_with(index, self.edges[key])
 
-    def _float_name(self, value: ir.Value) -> str:
-        producer = value.producer()
-        if producer is not None and producer.domain == DOMAIN:
-            first = producer.inputs[0]
-            assert first is not None
-            return self._float_name(first)
-        return str(value.name).removesuffix("_float") if value.name not in self.plan.tensors else str(value.name)
+    def _on_bpu(self, node: ir.Node) -> bool:
+        """Whether a node is on the BPU; one inside the body of an If or Loop never is."""
+        return node.graph is self.graph and self.plan.nodes[str(node.name)].on_bpu
 
     def _weights(self, node: ir.Node) -> None:
         weight = node.inputs[1]
         assert weight is not None
         encoding = self.encodings.weights[str(node.name)]
         high = QType.INT8.qmax
+        name = f"{weight.name}_{node.name}"
         made = calibration_node(
-            weight, f"{weight.name}_{node.name}_HzCalibration", f"{weight.name}_{node.name}_calibrated",
+            weight, self._fresh(f"{name}_HzCalibration", "node"), self._fresh(f"{name}_calibrated"),
             scales=encoding.scale, thresholds=encoding.scale * high, zero_point=0, low=QType.INT8.qmin, high=high,
             bits=8, kind="weight", axis=channel_axis(node),
         )
@@ -135,9 +134,10 @@ class _Builder:
             return
         old = node.outputs[0]
         add = ir.Node("", "Add", [old, self._constant(name, correction.astype(np.float32))], num_outputs=1,
-                      name=f"{node.name}_bias_correction")
+                      name=self._fresh(f"{node.name}_bias_correction", "node"))
         out = add.outputs[0]
         out.shape, out.type, out.name = old.shape, old.type, old.name
+        self.origin[out] = self.origin[old]
         for user, index in list(old.uses()):
             if user is not add:
                 user.replace_input_with(index, out)
@@ -153,21 +153,20 @@ class _Builder:
         self.graph.register_initializer(value)
         return value
 
-    def _fresh(self, name: str) -> str:
-        """A name that no tensor of the model bears yet."""
-        used = {str(v.name) for v in (*self.graph.inputs, *self.graph.initializers.values())}
-        used |= {str(o.name) for n in self.graph for o in n.outputs}
+    def _fresh(self, name: str, kind: str = "tensor") -> str:
+        """A name that no tensor (or node) of the model bears yet."""
         unique, count = name, 0
-        while unique in used:
+        while unique in self.used[kind]:
             count += 1
             unique = f"{name}_{count}"
+        self.used[kind].add(unique)
         return unique
 
     def _calibration(self, value: ir.Value, encoding: Encoding, slot: str, name: str, output: str) -> ir.Node:
-        return calibration_node(
+        made = calibration_node(
             value,
-            name,
-            output,
+            self._fresh(name, "node"),
+            self._fresh(output),
             scales=np.asarray(encoding.scale),
             thresholds=np.asarray(self.encodings.thresholds[slot]),
             zero_point=encoding.zero_point,
@@ -176,6 +175,8 @@ class _Builder:
             bits=encoding.qtype.bits,
             kind="activation",
         )
+        self.origin[made.outputs[0]] = self.origin[value]
+        return made
 
     def _insert(self, node: ir.Node, after: ir.Value) -> None:
         producer = after.producer()

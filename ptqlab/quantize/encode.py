@@ -1,6 +1,8 @@
 """From thresholds to encodings: scales of all slots, integer weights of all operators with weights."""
 from __future__ import annotations
 
+import numpy as np
+
 from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.spec import WeightEncoding
@@ -29,7 +31,10 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         if group.bias_add is not None:
             add = graph.node(group.bias_add)
             added = next(a for v in add.inputs if (a := graph.constant(v)) is not None)
-        weights[group.main], widened = encode_weights(node, added, x, calibration.means.get(group.main))
+        mean = calibration.means.get(group.main)
+        if mean is not None and not np.isfinite(mean).all():  # told already: values that are NaN or Inf
+            mean = None
+        weights[group.main], widened = encode_weights(node, added, x, mean)
         if widened:
             wide[group.main] = len(widened)
     if wide:

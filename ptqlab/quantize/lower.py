@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.errors import Finding
-from ptqlab.graph import FloatGraph
+from ptqlab.graph import FloatGraph, bodies
 from ptqlab.ops.conv import scaled_by
 from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS
 from ptqlab.ops.integer.boundary import quantize as quantize_kernel
@@ -25,6 +25,7 @@ from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
 from ptqlab.stages.schedule import schedule
 
 SOURCE, DEVICE = "ptqlab.nodes", "ptqlab.device"
+GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 class _Lowering:
@@ -41,6 +42,7 @@ class _Lowering:
         self.initializers: dict[str, ir.Value] = {}
         self.current: Group | None = None
         self.used = set(graph.values)
+        self.used_by_nodes = {str(n.name) for n in graph.nodes}
         self.inputs = [self._input(v) for v in graph.inputs]
 
     # ---- what the operator table asks
@@ -107,7 +109,7 @@ class _Lowering:
         self.integers[tensor] = IntegerTensor(str(acc.name), QType.INT32, scale, 0)
         self.floats[tensor] = self._dequantize(tensor, acc, scale, 0)
 
-    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray]) -> None:
+    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None]) -> None:
         tensor = str(node.outputs[0].name)
         encoding = self.encodings.slots[self.plan.tensors[tensor].slot]
         values = [self._constant(f"{node.name}_operand{i}", v) if isinstance(v, np.ndarray) else v
@@ -133,7 +135,7 @@ class _Lowering:
                 lower(self, main)
             elif not self.plan.nodes[name].on_bpu:
                 self._copy(node)
-        outputs = [self._output(v) for v in self.graph.outputs]
+        outputs = [self._float(v) for v in self.graph.outputs]
         used = {n.op_type for n in self.nodes if n.domain == DOMAIN}
         graph = ir.Graph(
             self.inputs, outputs, nodes=self.nodes, initializers=list(self.initializers.values()),
@@ -151,18 +153,12 @@ class _Lowering:
         self.floats[str(value.name)] = made
         return made
 
-    def _output(self, value: ir.Value) -> ir.Value:
-        made = self._float(value)
-        if made.name == value.name and not (made.is_graph_input() and made.producer() is None):
-            return made
-        node = ir.Node("", "Identity", [made], num_outputs=1, name=f"{value.name}_output")
-        return self._finish(node, str(value.name), value.shape, value.dtype, ())
-
     def _copy(self, node: ir.Node) -> None:
         """A CPU node as it stands, reading float tensors."""
         inputs = [None if v is None else self._float(v) for v in node.inputs]
-        made = ir.Node(node.domain, node.op_type, inputs, attributes=list(node.attributes.values()),
-                       num_outputs=len(node.outputs), name=node.name)
+        attributes = [self._body(a) if a.type in GRAPHS else a for a in node.attributes.values()]
+        made = ir.Node(node.domain, node.op_type, inputs, attributes=attributes, num_outputs=len(node.outputs),
+                       name=node.name)
         self.nodes.append(made)
         made.metadata_props.update({SOURCE: json.dumps([node.name]), DEVICE: "CPU"})
         for out, old in zip(made.outputs, node.outputs, strict=True):
@@ -170,13 +166,35 @@ class _Lowering:
             if old.name:
                 self.floats[str(old.name)] = out
 
+    def _body(self, attribute: ir.Attr) -> ir.Attr:
+        """A branch of If or a body of Loop; what it reads from outside, it reads of this graph."""
+        if attribute.type == ir.AttributeType.GRAPHS:
+            return ir.AttrGraphs(attribute.name, [self._inner(g) for g in attribute.as_graphs()])
+        return ir.AttrGraph(attribute.name, self._inner(attribute.as_graph()))
+
+    def _inner(self, body: ir.Graph) -> ir.Graph:
+        made = body.clone(allow_outer_scope_values=True)
+        self._rebind(made)
+        return made
+
+    def _rebind(self, body: ir.Graph) -> None:
+        for node in body:
+            for index, value in enumerate(node.inputs):
+                if value is not None and self.graph.values.get(str(value.name)) is value:
+                    node.replace_input_with(index, self._float(value))
+            for inner in bodies(node):
+                self._rebind(inner)
+        for index, output in enumerate(body.outputs):
+            if self.graph.values.get(str(output.name)) is output:
+                body.outputs[index] = self._float(output)
+
     def _float(self, value: ir.Value) -> ir.Value:
-        """The float form of a tensor: as it is, a constant, or dequantized."""
+        """The float form of a tensor: as it is, a constant, or dequantized. It keeps the tensor's name."""
         name = str(value.name)
         if name not in self.floats:
             array = self.graph.constant(value)
             if array is not None:
-                self.floats[name] = self._constant(name, array)
+                self.floats[name] = self._initializer(name, array)
             else:
                 stored = self.integers[name]
                 self.floats[name] = self._dequantize(name, self.codes[name], stored.scale, stored.zero_point)
@@ -186,17 +204,20 @@ class _Lowering:
         """A tensor as integers of an encoding: as stored, rescaled from it, or quantized from float."""
         name = str(value.name)
         array = self.graph.constant(value)
+        key = (name, slot, encoding.qtype)
         if array is not None:
-            codes = quantize_kernel({"y_zero_point": encoding.zero_point, "low": encoding.low, "high": encoding.high,
-                                     "to": _onnx_type(encoding.qtype)}, array, np.asarray(encoding.scale))
-            return Operand(self._constant(f"{name}_codes_{slot}", codes), encoding)
+            if key not in self.views:
+                attributes = {"y_zero_point": encoding.zero_point, "low": encoding.low, "high": encoding.high,
+                              "to": _onnx_type(encoding.qtype)}
+                codes = quantize_kernel(attributes, array, np.asarray(encoding.scale))
+                self.views[key] = Operand(self._constant(f"{name}_codes_{slot}", codes), encoding)
+            return self.views[key]
         if name not in self.codes:
             own = self.encodings.slots[self.plan.tensors[name].slot]
             self._stored(name, self._quantize(name, own), own)
         own = self.encodings.slots[self.plan.tensors[name].slot]
         if own == encoding:
             return Operand(self.codes[name], own)
-        key = (name, slot, encoding.qtype)
         if key not in self.views:
             inputs: dict[str, ir.Value | np.ndarray] = {
                 "x": self.codes[name], **scaled_by("", np.asarray(float(own.scale) / float(encoding.scale)))}
@@ -239,25 +260,21 @@ class _Lowering:
         )
         values = [self._operand(f"{name}_{i}", inputs[i]) for i in spec.inputs]
         attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()]
-        node = ir.Node(DOMAIN, op, values, attributes=attrs, num_outputs=1, name=name)
+        # a node of the float graph keeps its name; what is added between them makes room for it
+        own = name if name in nodes else _unused(name, self.used_by_nodes)
+        node = ir.Node(DOMAIN, op, values, attributes=attrs, num_outputs=1, name=own)
         dtype = ir.DataType.FLOAT if qtype is None else ir.DataType.from_numpy(qtype.numpy)
         output = self._fresh(f"{tensor}_{suffix}") if suffix else tensor
         return self._finish(node, output, self.graph.values[tensor].shape, dtype, nodes)
 
     def _fresh(self, name: str) -> str:
         """A tensor name that the float graph and this one do not use yet."""
-        unique, count = name, 0
-        while unique in self.used:
-            count += 1
-            unique = f"{name}_{count}"
-        self.used.add(unique)
-        return unique
+        return _unused(name, self.used)
 
     def _finish(self, node: ir.Node, output: str, shape: ir.Shape | None, dtype: ir.DataType | None,
                 nodes: tuple[str, ...]) -> ir.Value:
         self.nodes.append(node)
-        device = "BPU" if node.op_type != "Identity" or node.domain else "CPU"
-        node.metadata_props.update({SOURCE: json.dumps(list(nodes)), DEVICE: device})
+        node.metadata_props.update({SOURCE: json.dumps(list(nodes)), DEVICE: "BPU"})
         out = node.outputs[0]
         out.name, out.shape, out.type = output, shape, None if dtype is None else ir.TensorType(dtype)
         return out
@@ -266,12 +283,23 @@ class _Lowering:
         return self._constant(name, value) if isinstance(value, np.ndarray) else value
 
     def _constant(self, name: str, array: np.ndarray) -> ir.Value:
-        if name not in self.initializers:
-            self.used.add(name)
-            tensor = ir.tensor(np.ascontiguousarray(array) if array.ndim else array, name=name)
-            self.initializers[name] = ir.Value(name=name, shape=ir.Shape(array.shape),
-                                               type=ir.TensorType(tensor.dtype), const_value=tensor)
+        return self._initializer(self._fresh(name), array)
+
+    def _initializer(self, name: str, array: np.ndarray) -> ir.Value:
+        tensor = ir.tensor(np.ascontiguousarray(array) if array.ndim else array, name=name)
+        self.initializers[name] = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype),
+                                           const_value=tensor)
         return self.initializers[name]
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """`name`, or the first of `name_1`, `name_2` ... that is not in `used`; it is in there afterwards."""
+    unique, count = name, 0
+    while unique in used:
+        count += 1
+        unique = f"{name}_{count}"
+    used.add(unique)
+    return unique
 
 
 def _onnx_type(qtype: QType) -> int:

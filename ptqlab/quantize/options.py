@@ -16,6 +16,8 @@ from ptqlab.quantize.thresholds import SMALLEST_KL_COUNT
 from ptqlab.stages.calibration import Threshold
 
 SAFE_THRESHOLD = 1.0
+# Smaller values count as zeros: with 2^16 steps below them, float32 loses the bits of a scale, or all of it.
+SMALLEST_THRESHOLD = 1e-30
 LARGE_THRESHOLD = 8000.0
 PER_CHANNEL = "one threshold for the whole tensor: thresholds per channel are not there yet"
 
@@ -49,7 +51,7 @@ def slot_options(
     where, nodes = place(graph, slot, sources)
     if whole.not_finite:
         findings.append(_not_finite(where, nodes, whole))
-    if float(np.float32(whole.largest)) == 0.0:
+    if whole.largest < SMALLEST_THRESHOLD:
         findings.append(_all_zero(where, nodes))
         safe = Threshold(0.0, 0.0, SAFE_THRESHOLD, "max", ("all-zero",))
         return SlotOptions(ask.methods, (safe,) * len(ask.methods))

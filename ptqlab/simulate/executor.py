@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.graph import Session, session
+from ptqlab.graph import Session, outer_values, session
 from ptqlab.stages.quantized import QuantizedModel
 from ptqlab.stages.schedule import Part
 
@@ -27,6 +27,11 @@ class Executor:
         self.output_names = tuple(str(v.name) for v in quantized.model.graph.outputs)
         self.input_names = tuple(str(v.name) for v in quantized.model.graph.inputs)
         self._nodes = {str(n.name): n for n in quantized.model.graph}
+        initializers = quantized.model.graph.initializers
+        self._constant_outputs = {
+            name: tensor.numpy() for name in self.output_names
+            if name in initializers and (tensor := initializers[name].const_value) is not None
+        }
 
     @cached_property
     def _cpu_sessions(self) -> dict[Part, Session]:
@@ -42,7 +47,7 @@ class Executor:
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs and kept tensors by name, for one set of inputs by name."""
-        live = dict(feeds)
+        live = {**feeds, **self._constant_outputs}
         for part in self.quantized.parts:
             if part.device == "BPU":
                 live.update(self._run_bpu(part, live))
@@ -75,11 +80,14 @@ class Executor:
         nodes = []
         for name in part.nodes:
             old = self._nodes[name]
+            for value in outer_values(old):  # what a body reads from outside must be there too
+                read(value)
             node = ir.Node(old.domain, old.op_type, [read(v) for v in old.inputs], num_outputs=len(old.outputs),
                            attributes=list(old.attributes.values()), name=name)
             for new, out in zip(node.outputs, old.outputs, strict=True):
                 new.name, new.shape, new.type = out.name, out.shape, out.type
-                values[str(out.name)] = new
+                if out.name:
+                    values[out.name] = new
             nodes.append(node)
         graph = ir.Graph([v for v in inputs if v is not None], [values[o] for o in self.wanted(part)], nodes=nodes,
                          initializers=initializers, opset_imports={"": source.opset_imports[""]}, name="cpu_part")

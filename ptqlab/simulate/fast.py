@@ -6,7 +6,7 @@ or float64.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -53,9 +53,12 @@ class FastExecutor(Executor):
 
 
 class _FastGraph:
-    """Collects the standard nodes of one part."""
+    """Collects the standard nodes of one part; tensors of its own get names that no tensor in `taken` begins with."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Collection[str]) -> None:
+        self.own = "."
+        while any(name.startswith(self.own) for name in taken):
+            self.own += "."
         self.nodes: list[ir.Node] = []
         self.values: dict[str, ir.Value] = {}
         self.initializers: list[ir.Value] = []
@@ -65,7 +68,7 @@ class _FastGraph:
         key = (array.dtype.str, array.tobytes())
         if array.ndim == 0 and key in self.scalars:
             return self.scalars[key]
-        name = f"constant_{len(self.initializers)}"
+        name = f"{self.own}constant_{len(self.initializers)}"
         tensor = ir.tensor(array, name=name)
         value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
         self.initializers.append(value)
@@ -100,7 +103,7 @@ class _FastGraph:
             result, nodes = mover.outputs[0], [mover]
         for index, made in enumerate(nodes):
             for output in made.outputs:
-                output.name = f"{node.name}/{index}"
+                output.name = f"{self.own}{len(self.nodes) + index}"
             made.name = f"{node.name}/{index}"
         result.name = str(node.outputs[0].name)
         self.values[str(node.outputs[0].name)] = result
@@ -112,9 +115,9 @@ def _carried(array: np.ndarray) -> np.ndarray:
 
 
 def _fast_model(nodes: Mapping[str, ir.Node], part: Part, wanted: list[str]) -> ir.Model:
-    fast = _FastGraph()
+    shapes = {str(v.name): v.shape for n in part.nodes for v in (*nodes[n].inputs, *nodes[n].outputs) if v is not None}
+    fast = _FastGraph(shapes)
     inputs = []
-    shapes = {str(v.name): v.shape for n in part.nodes for v in nodes[n].inputs if v is not None}
     for name in part.inputs:
         fast.values[name] = ir.Value(name=name, shape=shapes[name], type=ir.TensorType(FLOAT))
         inputs.append(fast.values[name])

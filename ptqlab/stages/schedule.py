@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from ptqlab.graph import outer_values
+
 
 @dataclass(frozen=True)
 class Part:
@@ -25,16 +27,24 @@ class Part:
 def levels(nodes: Iterable[ir.Node], device: Callable[[ir.Node], str]) -> dict[ir.Node, int]:
     """Level of each node (given in topological order): the number of device changes on the longest path to it.
 
-    Nodes of one device and level can run together, and never wait for a node of a higher level.
+    Nodes of one device and level can run together, and never wait for a node of a higher level. A BPU node that
+    only BPU nodes read stands with the first of them: a quantizer, or the convolution of a residual Add whose
+    other operand comes late, makes no segment of its own.
     """
+    ordered = list(nodes)
     level: dict[ir.Node, int] = {}
-    for node in nodes:
+    for node in ordered:
         reach = 0
-        for value in node.inputs:
-            producer = value.producer() if value is not None else None
+        for value in outer_values(node):
+            producer = value.producer()
             if producer in level:
                 reach = max(reach, level[producer] + (device(producer) != device(node)))
         level[node] = reach
+    for node in reversed(ordered):
+        readers = [reader for out in node.outputs for reader, _ in out.uses()]
+        inside = all(reader in level and device(reader) == "BPU" for reader in readers)
+        if device(node) == "BPU" and readers and inside and not any(o.is_graph_output() for o in node.outputs):
+            level[node] = min(level[reader] for reader in readers)
     return level
 
 
@@ -57,8 +67,8 @@ def _interface(nodes: list[ir.Node], outputs: set[str]) -> tuple[tuple[str, ...]
     reads = dict.fromkeys(
         str(v.name)
         for n in nodes
-        for v in n.inputs
-        if v is not None and v.producer() not in inside and v.const_value is None
+        for v in outer_values(n)
+        if v.producer() not in inside and v.const_value is None
     )
     written = dict.fromkeys(
         str(o.name)
