@@ -6,6 +6,7 @@ finite makes every figure NaN: a broken tensor never looks like a good one.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,13 @@ class Agreement:
             return float(np.dot(a, a)), float("nan"), float("nan")
         return float(np.dot(a, a)), float(np.dot(b, b)), float(np.dot(a, b))
 
+    def merge(self, other: Agreement) -> None:
+        """Take in what another comparison of the same two tensors has summed up, over other samples."""
+        for name in ("aa", "bb", "ab", "dd", "abs_diff", "count", "samples", "not_finite"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.max_diff = float(np.maximum(self.max_diff, other.max_diff))
+        self._exact = self._exact or other._exact
+
     @property
     def all_zero(self) -> bool:
         return self.aa == 0.0 and self.bb == 0.0
@@ -116,3 +124,44 @@ class Agreement:
     def chebyshev(self) -> float:
         """Largest |a - b|."""
         return self.max_diff
+
+    @property
+    def mre(self) -> float:
+        """Mean of |a - b| divided by the root mean square of `a` [our definition of "mean relative error"].
+
+        A mean of |a - b| / |a| over the elements would be ruled by the values next to zero.
+        """
+        size = float(np.sqrt(self.aa / self.count)) if self.count else 0.0
+        return self.l1 / size if size else (0.0 if self.l1 == 0.0 else float("inf"))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One way to turn a comparison into a number; `higher` tells which end is the good one."""
+
+    name: str
+    of: Callable[[Agreement], float]
+    higher: bool
+
+    def score(self, agreements: Sequence[Agreement]) -> float:
+        """Mean over the outputs of a model."""
+        return float(np.mean([self.of(a) for a in agreements]))
+
+    def better(self, a: float, b: float) -> bool:
+        """Whether score `a` beats score `b`; NaN loses against everything."""
+        if np.isnan(a) or np.isnan(b):
+            return bool(np.isnan(b) and not np.isnan(a))
+        return a > b if self.higher else a < b
+
+
+METRICS = {
+    m.name: m
+    for m in (
+        Metric("cosine-similarity", lambda a: a.cosine, True),
+        Metric("mse", lambda a: a.mse, False),
+        Metric("mae", lambda a: a.l1, False),
+        Metric("mre", lambda a: a.mre, False),
+        Metric("sqnr", lambda a: a.sqnr, True),
+        Metric("chebyshev", lambda a: a.chebyshev, False),
+    )
+}

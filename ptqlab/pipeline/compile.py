@@ -47,6 +47,7 @@ class _Run:
     watch: Watch
     work: Workspace
     kind: str
+    executor: Executor | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -78,7 +79,7 @@ def compile_model(
     """
     watch = watch or Watch()
     with Workspace(config.model.working_dir, config.model.output_model_file_prefix) as work:
-        run = _Run(config, watch, work, kind)
+        run = _Run(config, watch, work, kind, executor)
         return _stages(run, skip or config.skip)
 
 
@@ -90,7 +91,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     samples = _samples(run, graph)
     with run.stage("calibrate", counts_itself=True):
         recipe = requests.make_recipe(graph, plan, run.config)
-        calibration = calibrate(graph, plan, samples, len(samples), run.watch, recipe)
+        calibration = calibrate(graph, plan, samples, len(samples), run.watch, recipe, run.executor)
         run.watch.log(f"calibration: {calibration.method}")
         run.tell(calibration.findings)
         encodings = encode(graph, plan, calibration)

@@ -86,7 +86,6 @@ def calibration_answers(config: Config) -> list[Finding]:
     if any(any(e.activation["per_channel"].value) for e in quant.entries() if "per_channel" in e.activation):
         findings.append(_answered("per_channel for activations", "one threshold per tensor"))
     for key, setting in (
-        ("modelwise_search", quant.modelwise_search),
         ("layerwise_search", quant.layerwise_search),
         ("search.layer", quant.layer_search),
     ):

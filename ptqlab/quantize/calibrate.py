@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, Session, session
 from ptqlab.quantize.encode import is_weighted
@@ -15,6 +17,7 @@ from ptqlab.quantize.methods import Method
 from ptqlab.quantize.observe import Seen
 from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions, few_values, large, place, slot_options
 from ptqlab.quantize.recipe import Recipe, plain
+from ptqlab.quantize.search import modelwise
 from ptqlab.quantize.thresholds import SMALLEST_KL_COUNT
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
@@ -119,10 +122,12 @@ def calibrate(
     total: int,
     watch: Watch,
     recipe: Recipe | None = None,
+    executor: Executor | None = None,
 ) -> Calibration:
     """Thresholds of every slot, and input means where biases are to be corrected.
 
-    Without a recipe the method is "max": T = max |x| over all samples and all tensors of the slot.
+    Without a recipe the method is "max": T = max |x| over all samples and all tensors of the slot. A search goes over
+    the samples again, so that they must be a collection then.
     """
     recipe = recipe or plain(plan)
     correction = recipe.correction
@@ -136,10 +141,6 @@ def calibrate(
         for slot, sources in plan.sources.items()
     }
     thresholds = {slot: o.thresholds[0] for slot, o in options.items()}
-    findings += [
-        large(*place(graph, slot, plan.sources[slot]), t.value)
-        for slot, t in thresholds.items() if t.value > LARGE_THRESHOLD
-    ]
     scarce = {slot: o.count for slot, o in options.items() if 0 < o.count < SMALLEST_KL_COUNT and _has_kl(o)}
     if scarce:
         findings.append(few_values(scarce))
@@ -147,16 +148,27 @@ def calibrate(
     answers: dict[str, object] = {}
     if means and correction:
         answers["bias_correction"] = {"samples": min(correction.num_sample, statistics.samples), "nodes": len(means)}
-    return Calibration(
-        thresholds, total, describe(options, recipe), tuple(findings), means, answers
-    ).verify()
+    found = Calibration(thresholds, total, describe(recipe), tuple(findings), means, answers)
+    if recipe.search:
+        found, scores = modelwise(graph, plan, recipe, options, found, samples, total, watch, executor)
+        answers |= {"search": recipe.search, "metric": recipe.metric, "scores": [s.to_dict() for s in scores]}
+        found = replace(found, method=", ".join(dict.fromkeys(s.method for s in scores if s.chosen)), answers=answers)
+    found = replace(found, findings=(*found.findings, *_large(graph, plan, found)))
+    return found.verify()
+
+
+def _large(graph: FloatGraph, plan: Plan, found: Calibration) -> list[Finding]:
+    return [
+        large(*place(graph, slot, plan.sources[slot]), t.value)
+        for slot, t in found.thresholds.items() if t.value > LARGE_THRESHOLD
+    ]
 
 
 def _has_kl(options: SlotOptions) -> bool:
     return any(method.name == "kl" for method in options.asked)
 
 
-def describe(options: Mapping[str, SlotOptions], recipe: Recipe) -> str:
+def describe(recipe: Recipe) -> str:
     """The methods of a run in words."""
     words = dict.fromkeys(m.word for ask in recipe.slots.values() for m in ask.methods)
     text = ", ".join(words) or Method("max").word

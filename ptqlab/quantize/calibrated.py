@@ -18,6 +18,9 @@ from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import CalibratedModel
 
+# on every activation's HzCalibration: the slot whose threshold it holds, and the type
+SLOT, QTYPE = "ptqlab.slot", "ptqlab.qtype"
+
 
 class _Builder:
     def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
@@ -56,7 +59,7 @@ class _Builder:
         return [t for t in self.plan.tensors if t not in moved]
 
     def _store(self, tensor: str) -> None:
-        """Put the quantizer of a tensor behind it. Readers on the BPU read that; so do all, if the BPU made the tensor."""
+        """Put the quantizer of a tensor behind it. BPU readers read that; all do, if the BPU made the tensor."""
         value = self.values[tensor]
         plan = self.plan.tensors[tensor]
         producer = value.producer()
@@ -176,6 +179,7 @@ class _Builder:
             kind="activation",
         )
         self.origin[made.outputs[0]] = self.origin[value]
+        made.metadata_props.update({SLOT: slot, QTYPE: encoding.qtype.value})
         return made
 
     def _insert(self, node: ir.Node, after: ir.Value) -> None:

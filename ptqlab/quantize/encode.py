@@ -1,6 +1,8 @@
 """From thresholds to encodings: scales of all slots, integer weights of all operators with weights."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ptqlab.errors import Finding
@@ -12,12 +14,17 @@ from ptqlab.stages.calibration import Calibration, Encodings, encoding
 from ptqlab.stages.plan import Plan
 
 
-def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings:
-    """Encodings of every slot in its stored type and of every weight."""
+def encode_slots(plan: Plan, calibration: Calibration) -> Encodings:
+    """Encodings of every slot in its stored type; no weights."""
     thresholds = {slot: t.value for slot, t in calibration.thresholds.items()}
     bounds = {slot: t.bounds for slot, t in calibration.thresholds.items() if t.bounds is not None}
     slots = {slot: encoding(thresholds[slot], bounds.get(slot), plan.tensors[slot].stored) for slot in thresholds}
-    encodings = Encodings(slots, {}, (), thresholds, bounds)
+    return Encodings(slots, {}, (), thresholds, bounds)
+
+
+def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings:
+    """Encodings of every slot in its stored type and of every weight."""
+    encodings = encode_slots(plan, calibration)
     weights: dict[str, WeightEncoding] = {}
     findings: list[Finding] = []
     wide: dict[str, int] = {}
@@ -39,7 +46,7 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
             wide[group.main] = len(widened)
     if wide:
         findings.append(_widened(wide))
-    return Encodings(slots, weights, tuple(findings), thresholds, bounds)
+    return replace(encodings, weights=weights, findings=tuple(findings))
 
 
 def is_weighted(plan: Plan, node: str) -> bool:

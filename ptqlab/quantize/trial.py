@@ -1,0 +1,84 @@
+"""A calibrated model whose thresholds are inputs: one session tries any number of thresholds.
+
+The quantizers compute what HzCalibration computes, in fewer operators:
+    y = (floor(clip(x / scale + (zero_point + 0.5), low + 0.5, high + 0.5)) - zero_point) * scale
+which rounds ties up where HzCalibration rounds them away from zero: below zero, exactly between two codes, they
+differ by a step. Weights are quantized beforehand, for the encodings the trial was made with.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.calibration_node import DOMAIN
+from ptqlab.ops.emit import FLOAT
+from ptqlab.quantize.calibrated import QTYPE, SLOT, calibrated_model, with_folded_weights
+from ptqlab.quantize.parallel import PortableSession
+from ptqlab.stages.calibration import Encodings
+from ptqlab.stages.plan import Plan
+
+PARTS = ("scale", "zero_point", "shift", "low", "high")
+
+
+class Trial:
+    """Runs the calibrated model of a plan for encodings of the moment."""
+
+    def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
+        model = with_folded_weights(calibrated_model(graph, plan, encodings), encodings)
+        self.output_names = tuple(str(v.name) for v in model.graph.outputs)
+        self._inputs: dict[tuple[str, QType], dict[str, ir.Value]] = {}
+        for node in list(model.graph):
+            if node.domain == DOMAIN:
+                self._open(model.graph, node)
+        model.functions.clear()
+        del model.graph.opset_imports[DOMAIN]
+        self._session = PortableSession(model)
+
+    def _open(self, graph: ir.Graph, node: ir.Node) -> None:
+        """Replace a HzCalibration node by operators that read its numbers from inputs of the model."""
+        key = (node.metadata_props[SLOT], QType(node.metadata_props[QTYPE]))
+        if key not in self._inputs:
+            number = len(self._inputs)
+            values = {
+                p: ir.Value(name=f"ptqlab_trial_{p}_{number}", shape=ir.Shape(()), type=ir.TensorType(FLOAT))
+                for p in PARTS
+            }
+            graph.inputs.extend(values.values())
+            self._inputs[key] = values
+        scale, zero_point, shift, low, high = (self._inputs[key][p] for p in PARTS)
+        x, old = node.inputs[0], node.outputs[0]
+        for op_type, operands in (
+            ("Div", (scale,)), ("Add", (shift,)), ("Clip", (low, high)), ("Floor", ()), ("Sub", (zero_point,)),
+            ("Mul", (scale,)),
+        ):
+            made = ir.Node("", op_type, [x, *operands], num_outputs=1, name=f"{node.name}/{op_type}")
+            x = made.outputs[0]
+            x.name, x.shape, x.type = f"{old.name}/{op_type}", old.shape, old.type
+            graph.insert_before(node, made)
+        assert x is not None
+        name = old.name
+        for user, index in list(old.uses()):
+            user.replace_input_with(index, x)
+        for index, output in enumerate(graph.outputs):
+            if output is old:
+                graph.outputs[index] = x
+        old.name = f"{name}/before"
+        x.name = name
+        graph.remove(node, safe=True)
+
+    def numbers(self, encodings: Encodings) -> dict[str, np.ndarray]:
+        """The inputs that stand for these encodings."""
+        feeds: dict[str, np.ndarray] = {}
+        for (slot, qtype), values in self._inputs.items():
+            e = encodings.view(slot, qtype)
+            given = (e.scale, e.zero_point, e.zero_point + 0.5, e.low + 0.5, e.high + 0.5)
+            feeds |= {str(values[p].name): np.asarray(v, np.float32) for p, v in zip(PARTS, given, strict=True)}
+        return feeds
+
+    def run(self, sample: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Outputs of the model in order."""
+        return self._session.run(None, {**sample, **numbers})
