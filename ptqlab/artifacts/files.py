@@ -172,8 +172,8 @@ class Workspace:
         return dict(self.published)
 
     def left_over(self) -> list[str]:
-        """Names of artifacts of this prefix that an earlier run left and this one did not write again."""
-        return [name for key in SUFFIXES if key not in self.published
+        """Names of artifacts of this prefix that an earlier run left and this one has not written again so far."""
+        return [name for key in SUFFIXES if key not in self.published and not self.path(key).exists()
                 if (self.working_dir / (name := artifact_name(key, self.prefix))).exists()]
 
 

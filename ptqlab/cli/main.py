@@ -63,17 +63,15 @@ def _explain(args: argparse.Namespace) -> None:
 
 
 def _cosine(args: argparse.Namespace) -> None:
-    from ptqlab.artifacts.files import atomic_write
     from ptqlab.artifacts.tables import node_table
-    from ptqlab.cli.verbs import chosen_run
+    from ptqlab.cli.verbs import chosen_run, write_page
 
     run = chosen_run(args, None)
     if args.output is None:
         print(node_table(run.record))
-        return
-    page = run.plot_cosine().to_html(include_plotlyjs=True)
-    atomic_write(args.output, page)
-    print(args.output)
+    else:
+        write_page(run, args.output)
+        print(args.output)
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ptqlab.artifacts.files import atomic_write
 from ptqlab.cli.parser import Usage
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.events import Watch
@@ -46,8 +49,25 @@ def run_demo(args: argparse.Namespace, *, progress: Any = None) -> CompileResult
     """Verb `demo`: write the digits example into the folder and compile it there."""
     from ptqlab.examples import digits
 
-    config = digits.write_config(args.working_dir, march=args.march)
+    with _writing(args.working_dir):
+        config = digits.write_config(args.working_dir, march=args.march)
     return compile(config, working_dir=args.working_dir / "model_output", progress=progress)
+
+
+def write_page(run: CompileResult, path: Path) -> None:
+    """The cosine figure of a run as one html page that needs nothing else."""
+    with _writing(path):
+        atomic_write(path, run.plot_cosine().to_html(include_plotlyjs=True))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into one of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise PtqError(Problem("PTQ604", str(path), f"cannot write: {error.strerror or error}",
+                               "a place that can be written to", "choose another one")) from None
 
 
 def chosen_run(args: argparse.Namespace, last: CompileResult | None) -> CompileResult:

@@ -82,13 +82,12 @@ class PtqMagics(Magics):
         return chosen_run(args, self.last).explain(args.node)
 
     def _cosine(self, args: argparse.Namespace, cell: str | None) -> Any:
-        from ptqlab.artifacts.files import atomic_write
-        from ptqlab.cli.verbs import chosen_run
+        from ptqlab.cli.verbs import chosen_run, write_page
 
-        figure = chosen_run(args, self.last).plot_cosine()
+        run = chosen_run(args, self.last)
         if args.output is not None:
-            atomic_write(args.output, figure.to_html(include_plotlyjs=True))
-        return figure
+            write_page(run, args.output)
+        return run.plot_cosine()
 
 
 _VERBS: dict[str, Callable[[PtqMagics, argparse.Namespace, str | None], Any]] = {

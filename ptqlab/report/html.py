@@ -107,13 +107,21 @@ def _nodes(record: Record, rows: Sequence[NodeRow]) -> str:
 def _findings(findings: Sequence[Finding]) -> str:
     if not findings:
         return f"<div class='ptqlab-quiet'>{text(say('no_findings'))}</div>"
-    ordered = sorted(findings, key=lambda f: f.severity != "warning")
+    warnings = [f for f in findings if f.severity == "warning"]
+    notes = [f for f in findings if f.severity != "warning"]
+    shown = _finding_list(warnings) if warnings else ""
+    if notes:
+        shown += f"<details><summary>{text(say('notes', n=len(notes)))}</summary>{_finding_list(notes)}</details>"
+    return shown
+
+
+def _finding_list(findings: Sequence[Finding]) -> str:
     items = []
-    for finding in ordered[:SHOWN_FINDINGS]:
+    for finding in findings[:SHOWN_FINDINGS]:
         hint = f"<br><span class='ptqlab-quiet'>{text(say('do'))}: {text(finding.hint)}</span>" if finding.hint else ""
         items.append(f"<li><b>{text(say(finding.severity))}</b> <code>{text(finding.code)}</code> "
                      f"{text(finding.message)}{hint}</li>")
-    rest = len(ordered) - SHOWN_FINDINGS
+    rest = len(findings) - SHOWN_FINDINGS
     if rest > 0:
         items.append(f"<li class='ptqlab-quiet'>{text(say('more', n=rest))} (<code>run.warnings</code>)</li>")
     return f"<ul>{''.join(items)}</ul>"

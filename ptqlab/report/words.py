@@ -28,6 +28,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "no_findings": ("None.", "无。"),
     "warning": ("warning", "警告"),
     "note": ("note", "说明"),
+    "notes": ("notes: {n}", "说明：{n} 条"),
     "do": ("Do", "建议"),
     "more": ("and {n} more", "另有 {n} 条"),
     "artifacts": ("Artifacts in {folder}", "产物目录 {folder}"),

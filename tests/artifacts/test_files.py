@@ -145,7 +145,10 @@ def test_left_over_artifacts_of_an_earlier_run_are_named(tmp_path):
     (tmp_path / "net.hbm").write_text("earlier")
     (tmp_path / "other.hbm").write_text("of another model")
     with Workspace(tmp_path, "net") as work:
+        (tmp_path / "net_quantized_model.bc").write_text("earlier")
+        assert work.left_over() == ["net_quantized_model.bc", "net.hbm"]
         work.path("quantized").write_text("new")
+        assert work.left_over() == ["net.hbm"]
         work.publish()
         assert work.left_over() == ["net.hbm"]
 

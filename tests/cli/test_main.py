@@ -42,6 +42,16 @@ def test_explain_and_cosine(fake, capsys, tmp_path):
     assert "plotly" in page and '<script src="http' not in page
 
 
+def test_a_place_that_cannot_be_written_is_a_refusal(fake, capsys, tmp_path):
+    """A demo folder or a page below a file: exit code 1, the place, no traceback."""
+    (tmp_path / "file").write_text("")
+    assert main(["demo", "--working-dir", "file/demo"]) == 1
+    assert "PTQ604  file/demo" in capsys.readouterr().err
+    main(["compile", "-c", "c.yaml"])
+    assert main(["cosine", "-o", "file/c.html"]) == 1
+    assert "PTQ604  file/c.html" in capsys.readouterr().err
+
+
 def test_demo_says_what_comes_next(fake, capsys, tmp_path):
     """Tables, where the artifacts are, how to open the notebook."""
     assert main(["demo"]) == 0

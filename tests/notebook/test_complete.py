@@ -1,6 +1,7 @@
 """Completion of %ptq lines."""
 import pytest
 from fake_pipeline import install
+from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 from ptqlab.cli.parser import build
@@ -41,8 +42,22 @@ def test_paths(tmp_path, monkeypatch):
 
 
 def complete(shell, text):
-    shell.Completer.use_jedi = False
-    return shell.complete(text, text, len(text))[1]
+    with provisionalcompleter():
+        return [made.text for made in shell.Completer.completions(text, len(text))]
+
+
+def test_the_kernels_way_replaces_the_whole_word():
+    """What a notebook front end receives: the text and the part of the line it replaces, dashes included."""
+    shell = InteractiveShell()
+    shell.run_line_magic("load_ext", "ptqlab")
+    try:
+        for line, text, start in (("%ptq compile --sk", "--skip", 13),
+                                  ("x = %ptq compile --march nash-p", "nash-p", 25)):
+            with provisionalcompleter():
+                (made,) = shell.Completer.completions(line, len(line))
+            assert (made.text, made.start, made.end) == (text, start, len(line))
+    finally:
+        shell.run_line_magic("unload_ext", "ptqlab")
 
 
 def test_in_a_real_shell(monkeypatch, tmp_path):

@@ -91,6 +91,13 @@ def test_many_findings_are_cut_with_a_count():
     assert "and 28 more" in page
 
 
+def test_notes_do_not_hide_warnings():
+    """Warnings stand open, notes are folded away with their number."""
+    page = summary_html(digits_record())
+    warnings, notes = page.index("PTQ503 "[:6]), page.index("notes: 1")
+    assert warnings < notes < page.index("quant_config asks int16")
+
+
 def test_style_is_scoped_and_follows_the_theme():
     """Every rule begins with our class; colours are the lab's variables or the page's own."""
     for rule in re.findall(r"([^{}]+)\{([^{}]*)\}", STYLE):
