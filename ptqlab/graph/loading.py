@@ -67,8 +67,14 @@ def load(
     findings += widen_halves(proto, parsed.tensors)
     noticed, decided = infer(proto, parsed.tensors)
     aliases |= {n.name: n.name for n in proto.graph.node}
-    aliases = {a: decided.get(n, n) for a, n in aliases.items()}
-    return _finish(parsed, aliases, findings + noticed)
+    return _finish(parsed, {a: _follow(n, decided) for a, n in aliases.items()}, findings + noticed)
+
+
+def _follow(name: str, decided: Mapping[str, str]) -> str:
+    """The node that computes what an If gave; it may come out of an If inside the If."""
+    while name in decided:
+        name = decided[name]
+    return name
 
 
 def _normalise(proto: onnx.ModelProto) -> None:

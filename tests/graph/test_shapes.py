@@ -35,7 +35,8 @@ def test_a_misfit_names_node_and_shapes_and_gives_the_model(tmp_path: object) ->
         "    expected  inputs whose types and shapes fit together\n"
         "    do        look at the node in shape_inference_fail.onnx\n"
         "PTQ116  node 'mm_bad' (MatMul)\n"
-        "    found     inputs 'x' float [1,3,8,8], 'm' float [600,4]: Incompatible dimensions for matrix multiplication\n"
+        "    found     inputs 'x' float [1,3,8,8], 'm' float [600,4]: "
+        "Incompatible dimensions for matrix multiplication\n"
         "    expected  inputs whose types and shapes fit together\n"
         "    do        look at the node in shape_inference_fail.onnx"
     )

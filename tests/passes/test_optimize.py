@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 import pytest
@@ -99,7 +101,9 @@ def networks(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     inits: list[onnx.TensorProto] = []
     shapes = {"x": (1, 4, 6, 6)}
 
-    def add(op: str, inputs: list[str], shape: tuple[int, ...], constants: list[np.ndarray] = [], **attributes: object) -> None:  # noqa: B006
+    def add(
+        op: str, inputs: list[str], shape: tuple[int, ...], constants: Sequence[np.ndarray] = (), **attributes: object
+    ) -> None:
         names = [f"k{len(inits) + i}" for i in range(len(constants))]
         inits.extend(init(n, c) for n, c in zip(names, constants, strict=True))
         output = f"t{len(nodes)}"
@@ -111,17 +115,18 @@ def networks(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         shape = shapes[source]
         channels = shape[1]
         seed = draw(st.integers(0, 99))
-        match draw(st.sampled_from(["conv", "deconv", "bn", "scale", "shift", "act", "clip", "add", "pad", "pool", "move", "same"])):
+        kinds_of_step = ["conv", "deconv", "bn", "scale", "shift", "act", "clip", "add", "pad", "pool", "move", "same"]
+        match draw(st.sampled_from(kinds_of_step)):
             case "conv":
                 group = draw(st.sampled_from([1, channels]))
                 out = channels if group > 1 else draw(st.sampled_from([2, 4]))
                 bias = [random(out, seed=seed)] if draw(st.booleans()) else []
-                add("Conv", [source], (1, out, *shape[2:]), [random(out, channels // group, 3, 3, seed=seed, scale=0.3), *bias],
-                    group=group, pads=[1] * 4)  # fmt: skip
+                weights = random(out, channels // group, 3, 3, seed=seed, scale=0.3)
+                add("Conv", [source], (1, out, *shape[2:]), [weights, *bias], group=group, pads=[1] * 4)
             case "deconv":
                 group = draw(st.sampled_from([1, 2]))
-                add("ConvTranspose", [source], shape, [random(channels, channels // group, 3, 3, seed=seed, scale=0.3)],
-                    group=group, pads=[1] * 4)  # fmt: skip
+                weights = random(channels, channels // group, 3, 3, seed=seed, scale=0.3)
+                add("ConvTranspose", [source], shape, [weights], group=group, pads=[1] * 4)
             case "bn":
                 names, more = batch_norm(f"s{step}", channels, seed)
                 inits.extend(more)
@@ -158,7 +163,8 @@ def networks(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         add("Relu", ["x"], shapes["x"])
     last = f"t{len(nodes) - 1}"
     outputs = sorted({last, *draw(st.lists(st.sampled_from([n for n in shapes if n != "x"]), max_size=2))})
-    proto = model(nodes, [value("x", shapes["x"])], [value(n, shapes[n]) for n in outputs], inits, opset=draw(st.sampled_from([11, 13, 17, 19])))
+    opset = draw(st.sampled_from([11, 13, 17, 19]))
+    proto = model(nodes, [value("x", shapes["x"])], [value(n, shapes[n]) for n in outputs], inits, opset=opset)
     return proto, {"x": random(*shapes["x"], seed=draw(st.integers(0, 9)))}
 
 
