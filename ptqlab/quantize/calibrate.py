@@ -10,21 +10,21 @@ import numpy as np
 
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
-from ptqlab.graph import FloatGraph, Session, session
+from ptqlab.graph import FloatGraph
+from ptqlab.quantize.correction import judge
 from ptqlab.quantize.encode import is_weighted
-from ptqlab.quantize.means import input_mean
+from ptqlab.quantize.means import Reach, input_mean
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.observe import Seen
 from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions, few_values, large, place, slot_options
-from ptqlab.quantize.recipe import Recipe, plain
+from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
+from ptqlab.quantize.recipe import Correction, Recipe, plain
 from ptqlab.quantize.search import modelwise
 from ptqlab.quantize.thresholds import SMALLEST_KL_COUNT
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 
 __all__ = ["LARGE_THRESHOLD", "SAFE_THRESHOLD", "Statistics", "calibrate", "needed_tensors", "observe"]
-
-Sample = Mapping[str, np.ndarray]
 
 
 @dataclass
@@ -39,6 +39,18 @@ class Statistics:
     seen: dict[str, Seen]
     means: dict[str, list[np.ndarray]] = field(default_factory=dict)
     samples: int = 0
+
+    @classmethod
+    def of(cls, bins: Mapping[str, int]) -> Statistics:
+        return cls({tensor: Seen.with_bins(n) for tensor, n in bins.items()})
+
+    def merge(self, later: Statistics) -> None:
+        """Take in the statistics of later samples."""
+        for tensor, seen in later.seen.items():
+            self.seen[tensor].merge(seen)
+        for name, arrays in later.means.items():
+            self.means.setdefault(name, []).extend(arrays)
+        self.samples += later.samples
 
 
 def needed_tensors(plan: Plan) -> tuple[str, ...]:
@@ -55,26 +67,31 @@ def bins_needed(plan: Plan, recipe: Recipe) -> dict[str, int]:
     }
 
 
-def weighted_nodes(plan: Plan) -> list[str]:
+def weighted_nodes(graph: FloatGraph, plan: Plan) -> list[str]:
     """Nodes with integer weights."""
-    return [group.main for group in plan.groups.values() if is_weighted(plan, group.main)]
+    return [group.main for group in plan.groups.values() if is_weighted(graph, plan, group.main)]
 
 
 class _Pass:
     """The float model, and what is read of it for each sample."""
 
     def __init__(self, graph: FloatGraph, bins: Mapping[str, int], corrected: Sequence[str], with_means: int) -> None:
-        self.graph = graph
         self.bins = bins
-        self.corrected = {name: graph.node(name) for name in corrected}
+        self.reaches = {name: Reach.of(graph.node(name)) for name in corrected}
         self.with_means = with_means
         self.inputs = {str(v.name) for v in graph.inputs}
-        self.features = {name: str(node.inputs[0].name) for name, node in self.corrected.items()}  # type: ignore[union-attr]
+        self.features = {name: str(graph.node(name).inputs[0].name) for name in corrected}  # type: ignore[union-attr]
         self.tensors = [t for t in bins if t not in self.inputs]
         more = [t for t in self.features.values() if t not in self.inputs and t not in bins]
         computed = list(dict.fromkeys([*self.tensors, *more]))
-        self.runner: Session | None = session(graph.model, outputs=computed) if computed else None
+        self.runner = PortableSession(graph.model, computed) if computed else None
         self.computed = computed
+
+    def __call__(self, item: tuple[int, Sample]) -> Statistics:
+        """Statistics of one sample, to be merged by who asked."""
+        alone = Statistics.of(self.bins)
+        self.take(*item, alone)
+        return alone
 
     def take(self, index: int, sample: Sample, into: Statistics) -> None:
         means = index < self.with_means
@@ -83,10 +100,10 @@ class _Pass:
         for tensor, seen in into.seen.items():
             seen.add(index, arrays[tensor] if tensor in arrays else sample[tensor])
         if means:
-            for name, node in self.corrected.items():
+            for name, reach in self.reaches.items():
                 feature = self.features[name]
                 x = arrays[feature] if feature in arrays else sample[feature]
-                into.means.setdefault(name, []).append(input_mean(node, x))
+                into.means.setdefault(name, []).append(input_mean(reach, x))
         into.samples += 1
 
 
@@ -99,6 +116,7 @@ def observe(
     *,
     corrected: Sequence[str] = (),
     with_means: int = 0,
+    executor: Executor | None = None,
 ) -> Statistics:
     """Run the float model on each sample and keep statistics of tensors (inputs of the model included).
 
@@ -107,18 +125,23 @@ def observe(
     """
     wanted = dict(bins) if isinstance(bins, Mapping) else dict.fromkeys(bins, 0)
     work = _Pass(graph, wanted, corrected, with_means)
-    statistics = Statistics({t: Seen.with_bins(n) for t, n in wanted.items()})
+    statistics = Statistics.of(wanted)
     with watch.stage("calibrate", total) as stage:
-        for index, sample in enumerate(samples):
-            work.take(index, sample, statistics)
-            stage.step()
+        if executor is None:
+            for index, sample in enumerate(samples):
+                work.take(index, sample, statistics)
+                stage.step()
+        else:
+            for alone in ordered(executor, work, enumerate(samples)):
+                statistics.merge(alone)
+                stage.step()
     return statistics
 
 
 def calibrate(
     graph: FloatGraph,
     plan: Plan,
-    samples: Iterable[Sample],
+    samples: SampleSet,
     total: int,
     watch: Watch,
     recipe: Recipe | None = None,
@@ -126,14 +149,15 @@ def calibrate(
 ) -> Calibration:
     """Thresholds of every slot, and input means where biases are to be corrected.
 
-    Without a recipe the method is "max": T = max |x| over all samples and all tensors of the slot. A search goes over
-    the samples again, so that they must be a collection then.
+    Without a recipe the method is "max": T = max |x| over all samples and all tensors of the slot.
     """
     recipe = recipe or plain(plan)
     correction = recipe.correction
     statistics = observe(
         graph, bins_needed(plan, recipe), samples, total, watch,
-        corrected=weighted_nodes(plan) if correction else (), with_means=correction.num_sample if correction else 0,
+        corrected=weighted_nodes(graph, plan) if correction else (),
+        with_means=correction.num_sample if correction else 0,
+        executor=executor,
     )
     findings = list(recipe.findings)
     options = {
@@ -153,8 +177,23 @@ def calibrate(
         found, scores = modelwise(graph, plan, recipe, options, found, samples, total, watch, executor)
         answers |= {"search": recipe.search, "metric": recipe.metric, "scores": [s.to_dict() for s in scores]}
         found = replace(found, method=", ".join(dict.fromkeys(s.method for s in scores if s.chosen)), answers=answers)
+    if correction and correction.metric and found.means:
+        found = _judged(graph, plan, found, correction, samples, watch, executor)
     found = replace(found, findings=(*found.findings, *_large(graph, plan, found)))
     return found.verify()
+
+
+def _judged(
+    graph: FloatGraph, plan: Plan, found: Calibration, correction: Correction, samples: SampleSet, watch: Watch,
+    executor: Executor | None,
+) -> Calibration:
+    """Bias corrections that the metric does not confirm are taken back."""
+    kept, decisions = judge(graph, plan, found, correction, samples, watch, executor)
+    refused = {d.node: [d.without, d.corrected] for d in decisions if not d.kept}
+    answer = {
+        "samples": correction.num_sample, "metric": correction.metric, "nodes": len(kept.means), "refused": refused,
+    }
+    return replace(kept, answers={**kept.answers, "bias_correction": answer})
 
 
 def _large(graph: FloatGraph, plan: Plan, found: Calibration) -> list[Finding]:

@@ -6,35 +6,57 @@ to w' makes in output channel o,  sum (w' - w)[o, c, k] * m[c, k], follows for a
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import onnx_ir as ir
 
 from ptqlab.ops.node import attribute, shape, spatial_geometry
 
 
-def input_mean(node: ir.Node, x: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True)
+class Reach:
+    """Which elements of its input an operator with weights reads: all that its geometry says, without its weights.
+
+    kernel, strides, dilations, pads, out  per spatial axis; empty for MatMul and Gemm
+    """
+
+    op_type: str
+    kernel: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    out: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, node: ir.Node) -> Reach:
+        if node.op_type not in ("Conv", "ConvTranspose"):
+            return cls(node.op_type)
+        kernel = shape(node.inputs[1])[2:]
+        geometry = {name: tuple(values) for name, values in spatial_geometry(node, list(kernel)).items()}
+        return cls(node.op_type, kernel, out=shape(node.outputs[0])[2:], **geometry)
+
+
+def input_mean(reach: Reach, x: np.ndarray) -> np.ndarray:
     """m of one sample, float64: [C, kernel...] for convolutions, [K] for MatMul and Gemm.
 
     Sums run in float32 along one axis and in float64 from there on, always in the same order.
     """
-    if node.op_type not in ("Conv", "ConvTranspose"):
+    if not reach.kernel:
         flat = x.reshape(-1, x.shape[-1])
         return flat.sum(axis=0, dtype=np.float64) / max(flat.shape[0], 1)
-    kernel = shape(node.inputs[1])[2:]
-    geometry = spatial_geometry(node, list(kernel))
-    out = shape(node.outputs[0])[2:]
     taps: np.ndarray = x.sum(axis=0)
-    for axis, size in enumerate(kernel):
+    for axis, size in enumerate(reach.kernel):
         # axis 0 holds the channels, then the taps of the axes that are done, then the axes to come
         along = 1 + axis
         slices = [
-            _reads(node.op_type, tap * geometry["dilations"][axis] - geometry["pads"][axis],
-                   geometry["strides"][axis], x.shape[2 + axis], out[axis])
+            _reads(reach.op_type, tap * reach.dilations[axis] - reach.pads[axis], reach.strides[axis],
+                   x.shape[2 + axis], reach.out[axis])
             for tap in range(size)
         ]
         parts = [taps[(slice(None),) * along + (s,)].sum(axis=along) for s in slices]
         taps = np.stack(parts, axis=along).astype(np.float64)
-    return np.asarray(taps, np.float64) / max(x.shape[0] * int(np.prod(out)), 1)
+    return np.asarray(taps, np.float64) / max(x.shape[0] * int(np.prod(reach.out)), 1)
 
 
 def _reads(op_type: str, offset: int, stride: int, size: int, out: int) -> slice:

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -23,10 +23,19 @@ import onnx_ir as ir
 from ptqlab.errors import Problem, PtqError
 from ptqlab.graph import Session, save, session
 
+Sample = Mapping[str, np.ndarray]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 # sessions that a worker process keeps: enough for one search, little enough for its memory
 KEPT_SESSIONS = 8
+
+
+class SampleSet(Protocol):
+    """Calibration data as every step reads it: by number, as often as needed."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Sample: ...
+    def __iter__(self) -> Iterator[Sample]: ...
 
 
 def ordered(

@@ -14,13 +14,11 @@ from ptqlab.graph import FloatGraph
 from ptqlab.quantize.encode import encode, encode_slots
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.options import SlotOptions
-from ptqlab.quantize.parallel import PortableSession, ordered
+from ptqlab.quantize.parallel import PortableSession, Sample, ordered
 from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.trial import Trial
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
-
-Sample = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)

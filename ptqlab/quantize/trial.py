@@ -30,26 +30,25 @@ class Trial:
     def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
         model = with_folded_weights(calibrated_model(graph, plan, encodings), encodings)
         self.output_names = tuple(str(v.name) for v in model.graph.outputs)
-        self._inputs: dict[tuple[str, QType], dict[str, ir.Value]] = {}
+        self._names: dict[tuple[str, QType], dict[str, str]] = {}
+        self._values: dict[str, ir.Value] = {}
         for node in list(model.graph):
             if node.domain == DOMAIN:
                 self._open(model.graph, node)
         model.functions.clear()
         del model.graph.opset_imports[DOMAIN]
         self._session = PortableSession(model)
+        self._values.clear()
 
     def _open(self, graph: ir.Graph, node: ir.Node) -> None:
         """Replace a HzCalibration node by operators that read its numbers from inputs of the model."""
         key = (node.metadata_props[SLOT], QType(node.metadata_props[QTYPE]))
-        if key not in self._inputs:
-            number = len(self._inputs)
-            values = {
-                p: ir.Value(name=f"ptqlab_trial_{p}_{number}", shape=ir.Shape(()), type=ir.TensorType(FLOAT))
-                for p in PARTS
-            }
-            graph.inputs.extend(values.values())
-            self._inputs[key] = values
-        scale, zero_point, shift, low, high = (self._inputs[key][p] for p in PARTS)
+        if key not in self._names:
+            self._names[key] = {p: f"ptqlab_trial_{p}_{len(self._names)}" for p in PARTS}
+            for given in self._names[key].values():
+                self._values[given] = ir.Value(name=given, shape=ir.Shape(()), type=ir.TensorType(FLOAT))
+                graph.inputs.append(self._values[given])
+        scale, zero_point, shift, low, high = (self._values[self._names[key][p]] for p in PARTS)
         x, old = node.inputs[0], node.outputs[0]
         for op_type, operands in (
             ("Div", (scale,)), ("Add", (shift,)), ("Clip", (low, high)), ("Floor", ()), ("Sub", (zero_point,)),
@@ -73,10 +72,10 @@ class Trial:
     def numbers(self, encodings: Encodings) -> dict[str, np.ndarray]:
         """The inputs that stand for these encodings."""
         feeds: dict[str, np.ndarray] = {}
-        for (slot, qtype), values in self._inputs.items():
+        for (slot, qtype), names in self._names.items():
             e = encodings.view(slot, qtype)
             given = (e.scale, e.zero_point, e.zero_point + 0.5, e.low + 0.5, e.high + 0.5)
-            feeds |= {str(values[p].name): np.asarray(v, np.float32) for p, v in zip(PARTS, given, strict=True)}
+            feeds |= {names[p]: np.asarray(v, np.float32) for p, v in zip(PARTS, given, strict=True)}
         return feeds
 
     def run(self, sample: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -38,6 +38,14 @@ def channel_scales(weight: np.ndarray, axis: int) -> np.ndarray:
     return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
 
 
+def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
+    """Quantized weights as float32, laid out as the node holds them."""
+    axis = channel_axis(node)
+    codes = encoding.codes.T if node.op_type == "Gemm" and axis == 0 else encoding.codes
+    along = encoding.scale.reshape(tuple(-1 if a == axis else 1 for a in range(codes.ndim)))
+    return np.asarray(codes.astype(np.float32) * along)
+
+
 def encode_weights(
     node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None
 ) -> tuple[WeightEncoding, tuple[int, ...]]:
