@@ -9,6 +9,7 @@ optimisation; an aligned weight file gives the same (48 and 3 ms) but needs a pl
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +26,8 @@ _RUN_NODE = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message:
 _BUILD_NODE = re.compile(r"Node ?(?:\(|:|name:)\s*'?([^)'\n]*?)'?[)\n ]\s*(?:Op \((\w+)\))?")
 
 _TITLE = "Running the model"
+# onnxruntime takes no single tensor of 2 GiB from memory; the weights then go through a temporary folder
+BUFFER_LIMIT = 2 * 1024**3
 Dims: TypeAlias = tuple[int | str | None, ...]
 
 
@@ -151,10 +154,20 @@ def raw_session(skeleton: bytes, buffers: Mapping[str, np.ndarray], *, optimise:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
+    if any(a.nbytes >= BUFFER_LIMIT for a in buffers.values()):
+        with tempfile.TemporaryDirectory(prefix="ptqlab-") as folder:
+            for name, array in buffers.items():
+                array.tofile(Path(folder) / name)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+            return _create(skeleton, options, where)
     # onnxruntime reads the buffers until the session exists: the lists must outlive the call below
     names, arrays = list(buffers), list(buffers.values())
     if names:
         options.add_external_initializers_from_files_in_memory(names, arrays, [a.nbytes for a in arrays])
+    return _create(skeleton, options, where)
+
+
+def _create(skeleton: bytes, options: onnxruntime.SessionOptions, where: str) -> onnxruntime.InferenceSession:
     try:
         return onnxruntime.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"])
     except Exception as error:

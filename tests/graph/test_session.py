@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,15 @@ def test_a_model_onnxruntime_refuses_is_named() -> None:
     unknown = helper.make_node("Nope", ["x"], ["y"], name="nope", domain="com.example")
     proto = model([unknown], [value("x", IMAGE)], [value("y", None)], domains=["com.example"])
     assert "nope" in refusal(lambda: session(proto.SerializeToString())).lower()
+
+
+def test_a_tensor_too_large_for_memory_goes_through_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same result, and nothing stays on disk."""
+    made = load(MODELS["wide_shared"]()[0]).model
+    feeds = {"x": random(2, 256)}
+    expected = session(made).run(None, feeds)[0]
+    monkeypatch.setattr(sys.modules["ptqlab.graph.session"], "BUFFER_LIMIT", 4096)
+    np.testing.assert_array_equal(session(made).run(None, feeds)[0], expected)
 
 
 def test_results_do_not_alias_the_feeds() -> None:
