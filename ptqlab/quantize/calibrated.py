@@ -21,6 +21,9 @@ from ptqlab.stages.quantized import CalibratedModel
 # on every activation's HzCalibration: the slot whose threshold it holds, and the type
 SLOT, QTYPE = "ptqlab.slot", "ptqlab.qtype"
 
+# inputs of movers that hold data and not shapes, where they are constant
+CONSTANT_DATA = {"Concat": range(10**9), "Pad": (2,)}
+
 
 class _Builder:
     def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
@@ -86,6 +89,8 @@ class _Builder:
         plan = self.plan.nodes[str(node.name)]
         mover = spec_of(node.op_type).role is Role.PASSIVE
         for index, value in enumerate(node.inputs):
+            if value is not None and value.const_value is not None and index in CONSTANT_DATA.get(node.op_type, ()):
+                self._constant_operand(node, index, value)
             if value is None or plan.inputs[index] is None:
                 continue
             tensor = self.origin[value]
@@ -105,6 +110,14 @@ class _Builder:
                 self._insert(made, value)
                 self.edges[key] = made.outputs[0]
             node.replace_input_with(index, self.edges[key])
+
+    def _constant_operand(self, node: ir.Node, index: int, value: ir.Value) -> None:
+        """A constant that a mover puts among the codes of its slot is stored as codes, too."""
+        slot = self.plan.tensors[str(node.outputs[0].name)].slot
+        name = f"{value.name}_{node.name}"
+        made = self._calibration(value, self.encodings.slots[slot], slot, f"{name}_HzCalibration", f"{name}_calibrated")
+        self.graph.insert_before(node, made)
+        node.replace_input_with(index, made.outputs[0])
 
     def _on_bpu(self, node: ir.Node) -> bool:
         """Whether a node is on the BPU; one inside the body of an If or Loop never is."""

@@ -20,7 +20,7 @@ class ReferenceExecutor(Executor):
         for name in part.nodes:
             node = self._nodes[name]
             arrays = [_array(v, local, live) for v in node.inputs]
-            result = run_node(node, arrays)
+            result = np.asarray(run_node(node, arrays))  # numpy makes scalars of rank 0, onnxruntime takes arrays only
             expected = node.outputs[0].shape
             assert expected is None or tuple(result.shape) == tuple(expected.numpy()), (
                 f"{name} gave {result.shape}, not {expected}"
