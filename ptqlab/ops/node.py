@@ -31,6 +31,17 @@ def input_value(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
+def has_weights(node: ir.Node) -> bool:
+    """Whether the second operand of a TAE operator is weights: a constant, of MatMul and Gemm a constant matrix.
+
+    MatMul of two computed operands has none, nor has it with a constant in front or a constant batch of matrices.
+    """
+    if node.op_type not in ("MatMul", "Gemm"):
+        return True
+    weight = constant(node.inputs[1])
+    return weight is not None and weight.ndim == 2 and constant(node.inputs[0]) is None
+
+
 def spatial_geometry(node: ir.Node, kernel: list[int]) -> dict[str, list[int]]:
     """strides, pads, dilations of a convolution or pooling node with ONNX defaults (auto_pad is gone by then)."""
     rank = len(kernel)

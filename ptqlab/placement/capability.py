@@ -51,7 +51,7 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
     notes: list[str] = []
     rule = "default" if ask.level == "default" else f"asked-{ask.level}"
     for index in spec.feature_indices(node):
-        wanted = ask.inputs.get(index, ask.qtype)
+        wanted = _wanted(node, spec, ask, index)
         granted, note, changed = grant_type(wanted, spec, platform)
         if granted is None:
             return Verdict(spec, False, (None,) * len(node.inputs), "float32", changed, note)
@@ -59,9 +59,27 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
         if note and note not in notes:
             notes.append(note)
             rule = changed
-    types = sorted({t.value for t in inputs if t is not None}) or ["int8"]
     reason = " ".join(notes) or _plain_reason(ask, spec)
-    return Verdict(spec, True, tuple(inputs), "/".join(types), rule, reason)
+    return Verdict(spec, True, tuple(inputs), _granted_word(spec, inputs), rule, reason)
+
+
+def _wanted(node: ir.Node, spec: OpSpec, ask: Ask, index: int) -> str:
+    """Type asked for one feature. Of the two tensors of a MatMul the second stands where weights do (documented):
+    int16 means int16 x int8, dual-int16 means int16 for both."""
+    if index in ask.inputs:
+        return ask.inputs[index]
+    if spec.is_tae and len(spec.feature_indices(node)) == 2:
+        return {"int16": ("int16", "int8")[index], "dual-int16": "int16"}.get(ask.qtype, ask.qtype)
+    return ask.qtype
+
+
+def _granted_word(spec: OpSpec, inputs: list[QType | None]) -> str:
+    types = [t for t in inputs if t is not None]
+    if spec.is_tae and types == [QType.INT16, QType.INT16]:
+        return "dual-int16"
+    if spec.is_tae and types == [QType.INT16, QType.INT8]:
+        return "int16"
+    return "/".join(sorted({t.value for t in types}) or ["int8"])
 
 
 def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | None, str, str]:

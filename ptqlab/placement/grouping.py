@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.elementwise import clip_bounds, same_shape_as_output
-from ptqlab.ops.node import constant, shape
+from ptqlab.ops.node import constant, has_weights, shape
 from ptqlab.ops.table import spec_of
 from ptqlab.stages.plan import Group
 
@@ -49,6 +49,7 @@ def _grow(graph: FloatGraph, main: ir.Node, on_bpu: Collection[str], taken: Coll
             and residual is None
             and bias_add is None
             and len(members) == 1
+            and has_weights(main)
             and _is_bias(nxt, other)
         ):
             bias_add = str(nxt.name)

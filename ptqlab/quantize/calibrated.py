@@ -10,6 +10,8 @@ import onnx_ir as ir
 from ptqlab.arith.formats import QType
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.calibration_node import DOMAIN, calibration_function, calibration_node
+from ptqlab.ops.matmul import constant_codes
+from ptqlab.ops.node import constant
 from ptqlab.ops.spec import Encoding, Role
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.encode import is_weighted
@@ -27,7 +29,7 @@ CONSTANT_DATA = {"Concat": range(10**9), "Pad": (2,)}
 
 class _Builder:
     def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
-        self.plan, self.encodings = plan, encodings
+        self.source, self.plan, self.encodings = graph, plan, encodings
         self.model = graph.model.clone()
         self.graph = self.model.graph
         self.values = {str(v.name): v for v in (*self.graph.inputs, *self.graph.initializers.values())}
@@ -46,8 +48,11 @@ class _Builder:
         for group in self.plan.groups.values():
             for member in group.members:
                 self._read_edges(self.nodes[member], set(group.members))
-            if is_weighted(self.plan, group.main):
-                self._weights(self.nodes[group.main])
+            main = self.nodes[group.main]
+            if is_weighted(self.source, self.plan, group.main):
+                self._weights(main)
+            elif main.op_type == "MatMul":
+                self._product_operand(main)
         self.graph.sort()
         function = calibration_function()
         self.model.functions[function.identifier()] = function
@@ -138,6 +143,22 @@ class _Builder:
         node.replace_input_with(1, made.outputs[0])
         if encoding.correction is not None and encoding.correction.any():
             self._correct(node, encoding.correction)
+
+    def _product_operand(self, node: ir.Node) -> None:
+        """The constant operand of a product that has no weights: a left operand, or a batch of matrices."""
+        for index, value in enumerate(node.inputs):
+            array = constant(value)
+            if value is None or array is None:
+                continue
+            _, scale, axis = constant_codes(array, index)
+            name = f"{value.name}_{node.name}"
+            made = calibration_node(
+                value, self._fresh(f"{name}_HzCalibration", "node"), self._fresh(f"{name}_calibrated"), scales=scale,
+                thresholds=scale * QType.INT8.qmax, zero_point=0, low=QType.INT8.qmin, high=QType.INT8.qmax, bits=8,
+                kind="constant", axis=axis,
+            )
+            self.graph.insert_before(node, made)
+            node.replace_input_with(index, made.outputs[0])
 
     def _correct(self, node: ir.Node, correction: np.ndarray) -> None:
         """Add the correction to the node's bias; MatMul, which has none, gets an Add behind it."""

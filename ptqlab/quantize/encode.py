@@ -7,6 +7,7 @@ import numpy as np
 
 from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph
+from ptqlab.ops.node import has_weights
 from ptqlab.ops.spec import WeightEncoding
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.weights import encode_weights
@@ -31,7 +32,7 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
     for group in plan.groups.values():
         node, node_plan = graph.node(group.main), plan.nodes[group.main]
         qtype = node_plan.inputs[0] if node_plan.inputs else None
-        if qtype is None or not is_weighted(plan, group.main):
+        if qtype is None or not is_weighted(graph, plan, group.main):
             continue
         x = encodings.view(plan.tensors[str(node.inputs[0].name)].slot, qtype)  # type: ignore[union-attr]
         added = None
@@ -49,9 +50,9 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
     return replace(encodings, weights=weights, findings=tuple(findings))
 
 
-def is_weighted(plan: Plan, node: str) -> bool:
+def is_weighted(graph: FloatGraph, plan: Plan, node: str) -> bool:
     """Whether a node on the BPU has integer weights."""
-    return plan.nodes[node].on_bpu and spec_of(plan.nodes[node].op_type).is_tae
+    return plan.nodes[node].on_bpu and spec_of(plan.nodes[node].op_type).is_tae and has_weights(graph.node(node))
 
 
 def _widened(wide: dict[str, int]) -> Finding:

@@ -5,6 +5,7 @@ from ptqlab.ops.integer.elementwise import ELEMENTWISE_OPS
 from ptqlab.ops.integer.image import IMAGE_OPS
 from ptqlab.ops.integer.matmul import MATMUL_OPS
 from ptqlab.ops.integer.pool import POOL_OPS
+from ptqlab.ops.integer.products import PRODUCT_OPS
 from ptqlab.ops.integer.softmax import SOFTMAX_OPS
 from ptqlab.ops.integer.spec import DOMAIN, DOMAIN_VERSION, OPSET, IntegerOp
 from ptqlab.ops.integer.tables import TABLE_OPS
@@ -15,6 +16,7 @@ INTEGER_OPS: dict[str, IntegerOp] = {
         *BOUNDARY_OPS,
         *CONV_OPS,
         *MATMUL_OPS,
+        *PRODUCT_OPS,
         *ELEMENTWISE_OPS,
         *POOL_OPS,
         *TABLE_OPS,
