@@ -21,6 +21,14 @@ def float_features(node: ir.Node, platform: Platform) -> str | None:
     return None
 
 
+def float_tensors(node: ir.Node, platform: Platform) -> str | None:
+    """The BPU quantizes float32 tensors; integer, bool and string tensors stay as they are."""
+    data = node.inputs[0]
+    if data is None or data.dtype != ir.DataType.FLOAT:
+        return f"input {data.name if data is not None else '(absent)'} is not float32"
+    return None
+
+
 def constant_weights(node: ir.Node, platform: Platform) -> str | None:
     """The second operand must be constant: ptqlab has no kernel yet for two computed operands."""
     weight = input_value(node, 1)

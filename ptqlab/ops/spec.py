@@ -122,8 +122,12 @@ class Lowering(Protocol):
     def report(self, finding: Finding) -> None:
         """Tell the user something about a node that only shows when its integers are made."""
 
-    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None]) -> None:
-        """Append the node itself, as a standard ONNX operator on integers; None where an operand is left out."""
+    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None], output: int = 0, op: str = "",
+             attributes: Mapping[str, Any] | None = None) -> None:
+        """Append the node itself, as a standard ONNX operator on integers; None where an operand is left out.
+
+        `op` and `attributes` where another operator makes the output with the number `output` of the node.
+        """
 
 
 Lower = Callable[[Lowering, ir.Node], None]

@@ -1,8 +1,15 @@
 """THE operator table: one entry per ONNX operator, one explicit list. What is not listed runs on the CPU."""
 from __future__ import annotations
 
-from ptqlab.ops import activation, conv, elementwise, floats, layout, matmul, pool, softmax
+from collections.abc import Callable
+
+import onnx_ir as ir
+
+from ptqlab.ops import activation, conv, elementwise, floats, gather, layout, matmul, pool, softmax
 from ptqlab.ops.spec import Engine, OpSpec, Role
+
+# operators of which the node decides what it is
+VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {}
 
 OPERATORS: dict[str, OpSpec] = {
     spec.op_type: spec
@@ -14,12 +21,19 @@ OPERATORS: dict[str, OpSpec] = {
         *softmax.SPECS,
         *pool.SPECS,
         *layout.SPECS,
+        *gather.SPECS,
         *floats.SPECS,
     )
 }
 
 
-def spec_of(op_type: str) -> OpSpec:
-    """The entry of an operator; one that says "float on the CPU" for an operator without an entry."""
+def spec_of(node: ir.Node | str) -> OpSpec:
+    """The entry of a node or operator type; one that says "float on the CPU" where there is none.
+
+    Where an operator is several (Resize: a mover in nearest mode, arithmetic in the others), a node gives its own.
+    """
+    if isinstance(node, ir.Node) and node.op_type in VARIANTS:
+        return VARIANTS[node.op_type](node)
+    op_type = node if isinstance(node, str) else node.op_type
     known = OPERATORS.get(op_type)
     return known or OpSpec(op_type, Role.FLOAT, Engine.CPU, note=floats.UNKNOWN_OPERATOR.format(op=op_type))

@@ -90,7 +90,7 @@ def build_interface(
         watch.log(f"removed {node}")
     # debug outputs come last: they are there to be looked at, not to be removed
     if DUMP_ALL in model.debug_mode:
-        tensors = [g.output for g in plan.groups.values() if spec_of(graph.node(g.main).op_type).is_tae]
+        tensors = [g.output for g in plan.groups.values() if spec_of(graph.node(g.main)).is_tae]
         quantized = with_tensor_outputs(quantized, tensors)
         removed = with_tensor_outputs(removed, tensors)
     return Interface(quantized, removed if nodes else None, tuple(nodes))

@@ -42,7 +42,8 @@ def compared_tensors(graph: FloatGraph, plan: Plan) -> tuple[list[str], dict[str
     outputs = {str(v.name) for v in graph.outputs}
     for group in plan.groups.values():
         for member in group.members:
-            same.update({str(o.name): group.output for o in graph.node(member).outputs if o.name})
+            outputs_of = graph.node(member).outputs
+            same.update({str(o.name): group.output for o in outputs_of if o.name and len(outputs_of) == 1})
     compared = []
     for node in graph.nodes:
         for out in node.outputs:

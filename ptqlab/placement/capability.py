@@ -32,7 +32,7 @@ class Verdict:
 
 def judge(node: ir.Node, ask: Ask, platform: Platform) -> Verdict:
     """The verdict on one node, looked at alone; its neighbours come later."""
-    spec = spec_of(node.op_type)
+    spec = spec_of(node)
     nothing = (None,) * len(node.inputs)
     if spec.role is Role.FLOAT:
         return Verdict(spec, False, nothing, "float32", "float-operator", spec.note)

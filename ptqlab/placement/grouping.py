@@ -19,7 +19,7 @@ def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[st
     # backwards, so that a residual Add joins the later of two convolutions: its other operand then exists already
     for node in reversed(graph.nodes):
         name = str(node.name)
-        if name in on_bpu and spec_of(node.op_type).is_tae:
+        if name in on_bpu and spec_of(node).is_tae:
             group = Group(name, (name,), _output(node)) if name in tails else _grow(graph, node, on_bpu, taken)
             groups[name] = group
             taken.update(group.members)
@@ -33,7 +33,7 @@ def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[st
 
 
 def _output(node: ir.Node) -> str:
-    return str(node.outputs[0].name)
+    return next(str(o.name) for o in node.outputs if o.name)
 
 
 def _grow(graph: FloatGraph, main: ir.Node, on_bpu: Collection[str], taken: Collection[str]) -> Group:

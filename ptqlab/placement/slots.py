@@ -47,7 +47,10 @@ def make_slots(
             held[group.output] = None
         main = graph.node(group.main)
         if verdicts[group.main].spec.role is Role.PASSIVE:
-            movers[group.output] = main
+            for out in main.outputs:
+                if out.name:
+                    held[out.name] = None
+                    movers[out.name] = main
     for output, main in movers.items():
         for value in main.inputs:
             if value is not None and str(value.name) in held and _shares(graph, main, value):
@@ -92,7 +95,7 @@ def _reads(graph: FloatGraph, group: Group, verdicts: Mapping[str, Verdict]) -> 
 def _shares(graph: FloatGraph, mover: ir.Node, value: ir.Value) -> bool:
     """Whether an operand of a mover shares the mover's threshold.
 
-    The single operand of a mover always does. An operand of Concat does when Concat is its only reader and it
+    The first operand of a mover always does. An operand of Concat does when Concat is its only reader and it
     is no output of the model or of another mover: then its producer can write at the common scale at no cost to
     anybody else. Other operands are rescaled on entry.
     """
@@ -101,15 +104,16 @@ def _shares(graph: FloatGraph, mover: ir.Node, value: ir.Value) -> bool:
     if value.is_graph_output() or len(graph.consumers(str(value.name))) != 1:
         return False
     producer = value.producer()
-    return producer is None or spec_of(producer.op_type).role is not Role.PASSIVE
+    return producer is None or spec_of(producer).role is not Role.PASSIVE
 
 
 def _has_foreign_operand(mover: ir.Node, union: _Union, slot: str) -> bool:
-    """Whether values from outside of the slot enter through this mover (operands of Concat, values of Pad)."""
+    """Whether values from outside of the slot enter through this mover (operands of Concat, values of Pad, updates)."""
     if mover.op_type == "Pad":
         return len(mover.inputs) > 2 and mover.inputs[2] is not None
-    return any(v is not None and (v.const_value is not None or union.find(str(v.name)) != slot)
-               for v in mover.inputs) if mover.op_type == "Concat" else False
+    features = spec_of(mover).features
+    data = mover.inputs if features is None else [mover.inputs[i] for i in features]
+    return any(v is not None and (v.const_value is not None or union.find(str(v.name)) != slot) for v in data)
 
 
 def _own_types(writers: Mapping[str, Group], verdicts: Mapping[str, Verdict], tensors: list[str]) -> list[QType]:

@@ -15,7 +15,7 @@ from ptqlab.ops.node import constant
 from ptqlab.ops.spec import Encoding, Role
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.encode import is_weighted
-from ptqlab.quantize.weights import channel_axis, float_bias
+from ptqlab.quantize.weights import channel_axis, dequantized, float_bias
 from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import CalibratedModel
@@ -62,7 +62,8 @@ class _Builder:
     def _entries(self) -> list[str]:
         """Tensors whose values are rounded to integers where they are made: all held ones but what movers write."""
         moved = {
-            g.output for g in self.plan.groups.values() if spec_of(self.nodes[g.main].op_type).role is Role.PASSIVE
+            str(o.name) for g in self.plan.groups.values() if spec_of(self.nodes[g.main]).role is Role.PASSIVE
+            for o in self.nodes[g.main].outputs
         }
         return [t for t in self.plan.tensors if t not in moved]
 
@@ -92,7 +93,7 @@ class _Builder:
     def _read_edges(self, node: ir.Node, inside: set[str]) -> None:
         """Quantizers on edges that read another type or scale than the tensor is stored in."""
         plan = self.plan.nodes[str(node.name)]
-        mover = spec_of(node.op_type).role is Role.PASSIVE
+        mover = spec_of(node).role is Role.PASSIVE
         for index, value in enumerate(node.inputs):
             if value is not None and value.const_value is not None and index in CONSTANT_DATA.get(node.op_type, ()):
                 self._constant_operand(node, index, value)
@@ -102,7 +103,7 @@ class _Builder:
             held = self.plan.tensors.get(tensor)
             if held is None:
                 continue
-            slot = self.plan.tensors[str(node.outputs[0].name)].slot if mover else held.slot
+            slot = self.plan.tensors[self.plan.group_of(str(node.name)).output].slot if mover else held.slot
             qtype = self.plan.tensors[slot].stored if mover else plan.inputs[index]
             assert qtype is not None
             if slot == held.slot and qtype is held.stored:
@@ -243,10 +244,7 @@ def with_folded_weights(calibrated: CalibratedModel, encodings: Encodings) -> ir
         out = node.outputs[0]
         reader, _ = next(iter(out.uses()))
         encoding = encodings.weights[str(reader.name)]
-        axis = channel_axis(reader)
-        codes = encoding.codes.T if reader.op_type == "Gemm" and axis == 0 else encoding.codes
-        scale = encoding.scale.reshape(tuple(-1 if a == axis else 1 for a in range(codes.ndim)))
-        tensor = ir.tensor(codes.astype(np.float32) * scale, name=out.name)
+        tensor = ir.tensor(dequantized(reader, encoding), name=out.name)
         folded = ir.Value(name=out.name, shape=out.shape, type=out.type, const_value=tensor)
         for user, index in list(out.uses()):
             user.replace_input_with(index, folded)

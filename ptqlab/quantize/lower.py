@@ -50,8 +50,8 @@ class _Lowering:
     def read(self, node: ir.Node, index: int) -> Operand:
         value = node.inputs[index]
         assert value is not None
-        out = str(node.outputs[0].name)
-        if spec_of(node.op_type).role is Role.PASSIVE:
+        out = self.plan.group_of(str(node.name)).output
+        if spec_of(node).role is Role.PASSIVE:
             slot = self.plan.tensors[out].slot
             encoding = self.encodings.slots[slot]
         else:
@@ -109,14 +109,16 @@ class _Lowering:
         self.integers[tensor] = IntegerTensor(str(acc.name), QType.INT32, scale, 0)
         self.floats[tensor] = self._dequantize(tensor, acc, scale, 0)
 
-    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None]) -> None:
-        tensor = str(node.outputs[0].name)
+    def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None], output: int = 0, op: str = "",
+             attributes: Mapping[str, Any] | None = None) -> None:
+        tensor = str(node.outputs[output].name)
         encoding = self.encodings.slots[self.plan.tensors[tensor].slot]
         values = [self._constant(f"{node.name}_operand{i}", v) if isinstance(v, np.ndarray) else v
                   for i, v in enumerate(inputs)]
-        made = ir.Node(
-            "", node.op_type, values, attributes=list(node.attributes.values()), num_outputs=1, name=node.name
-        )
+        attrs = [ir.convenience.convert_attribute(k, v) for k, v in attributes.items()] if attributes is not None else [
+            *node.attributes.values()]
+        name = str(node.name) if not output else _unused(f"{node.name}_{output}", self.used_by_nodes)
+        made = ir.Node("", op or node.op_type, values, attributes=attrs, num_outputs=1, name=name)
         out = self._finish(made, self._fresh(f"{tensor}_quantized"), self.graph.values[tensor].shape,
                            ir.DataType.from_numpy(encoding.qtype.numpy), (str(node.name),))
         self._stored(tensor, out, encoding)
@@ -130,7 +132,7 @@ class _Lowering:
             if name in last:
                 group = last[name]
                 main = self.graph.node(group.main)
-                lower = spec_of(main.op_type).lower
+                lower = spec_of(main).lower
                 assert lower is not None, f"{main.op_type} is on the BPU without a way to lower it"
                 lower(self, main)
             elif not self.plan.nodes[name].on_bpu:

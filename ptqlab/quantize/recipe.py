@@ -116,7 +116,7 @@ def slot_readers(graph: FloatGraph, plan: Plan) -> dict[str, dict[str, QType]]:
     for node in graph.nodes:
         name = str(node.name)
         decided = plan.nodes[name]
-        if not decided.on_bpu or spec_of(node.op_type).role is not Role.ACTIVE:
+        if not decided.on_bpu or spec_of(node).role is not Role.ACTIVE:
             continue
         for value, qtype in zip(node.inputs, decided.inputs, strict=True):
             held = plan.tensors.get(str(value.name)) if value is not None else None

@@ -133,6 +133,6 @@ def test_identity_and_nothing_else_is_missing() -> None:
     moving = {
         op
         for op, spec in OPERATORS.items()
-        if spec.lower is not None and spec.lower.__name__ in ("lower_move", "lower_concat")
+        if spec.lower is not None and spec.lower.__name__ in ("lower_move", "lower_concat", "lower_scatter")
     }
     assert moving == set(MOVERS)

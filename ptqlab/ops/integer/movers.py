@@ -60,6 +60,52 @@ def concat(attrs: Mapping[str, Any], *operands: np.ndarray) -> np.ndarray:
     return np.concatenate(operands, axis=attrs["axis"])
 
 
+def expand(attrs: Mapping[str, Any], x: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """Broadcasting in both directions: the result may have more axes, or fewer ones in `shape` than x has."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(d) for d in shape)))
+
+
+def tile(attrs: Mapping[str, Any], x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
+    return np.tile(x, [int(r) for r in repeats])
+
+
+def gather(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Negative indices count from the end, here and below."""
+    return np.take(x, indices, axis=attrs.get("axis", 0))
+
+
+def gather_elements(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """y[i, j] = x[indices[i, j], j] for axis 0: on the other axes y may be shorter than x."""
+    return x[_along(attrs.get("axis", 0) % x.ndim, indices)]
+
+
+def scatter_elements(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    y = x.copy()
+    y[_along(attrs.get("axis", 0) % x.ndim, indices)] = updates
+    return y
+
+
+def _along(axis: int, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+    grid: list[np.ndarray] = list(np.indices(indices.shape))
+    grid[axis] = indices
+    return tuple(grid)
+
+
+def gather_nd(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """The last axis of `indices` is an index into x behind its first `batch_dims` axes."""
+    batch = attrs.get("batch_dims", 0)
+    lead = x.shape[:batch]
+    flat, where = x.reshape(-1, *x.shape[batch:]), indices.reshape(-1, *indices.shape[batch:])
+    picked = [one[tuple(np.moveaxis(at, -1, 0))] for one, at in zip(flat, where, strict=True)]
+    return np.stack(picked).reshape(*lead, *picked[0].shape)
+
+
+def scatter_nd(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    y = x.copy()
+    y[tuple(np.moveaxis(indices, -1, 0))] = updates
+    return y
+
+
 def identity(attrs: Mapping[str, Any], x: np.ndarray) -> np.ndarray:
     return x
 
@@ -73,4 +119,11 @@ MOVERS: dict[str, Callable[..., np.ndarray]] = {
     "Slice": slice_,
     "Concat": concat,
     "Identity": identity,
+    "Expand": expand,
+    "Tile": tile,
+    "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
 }

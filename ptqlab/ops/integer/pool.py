@@ -94,6 +94,32 @@ def _emit_pad(e: Emitter) -> ir.Value:
     return e.store(e.op("Pad", e.codes("x"), e.input("pads"), value, mode=e.attr("mode")))
 
 
+def depth_to_space(attrs: Mapping[str, Any], x: np.ndarray) -> np.ndarray:
+    """Blocks of channels become blocks of space: DCR has the block at the slow end of the channels, CRD at the fast."""
+    n, c, h, w = x.shape
+    b = attrs["blocksize"]
+    if attrs["mode"] == "DCR":
+        moved = x.reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        moved = x.reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return moved.reshape(n, c // (b * b), h * b, w * b)
+
+
+def space_to_depth(attrs: Mapping[str, Any], x: np.ndarray) -> np.ndarray:
+    n, c, h, w = x.shape
+    b = attrs["blocksize"]
+    moved = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+    return moved.reshape(n, c * b * b, h // b, w // b)
+
+
+def _emit_depth_to_space(e: Emitter) -> ir.Value:
+    return e.store(e.op("DepthToSpace", e.codes("x"), blocksize=e.attr("blocksize"), mode=e.attr("mode")))
+
+
+def _emit_space_to_depth(e: Emitter) -> ir.Value:
+    return e.store(e.op("SpaceToDepth", e.codes("x"), blocksize=e.attr("blocksize")))
+
+
 POOL_GEOMETRY = {"strides": INTS, "pads": INTS, "dilations": INTS}
 
 POOL_OPS = (
@@ -106,5 +132,9 @@ POOL_OPS = (
               _emit_max_pool, "y = max of the codes in the window"),
     IntegerOp("Pad", ("x", "pads"), {"mode": ir.AttributeType.STRING, "value": INT, "to": INT}, pad, _emit_pad,
               "y = x with borders of the code `value`"),
+    IntegerOp("DepthToSpace", ("x",), {"blocksize": INT, "mode": ir.AttributeType.STRING, "to": INT}, depth_to_space,
+              _emit_depth_to_space, "y = x with channels moved into space (DCR or CRD)"),
+    IntegerOp("SpaceToDepth", ("x",), {"blocksize": INT, "to": INT}, space_to_depth, _emit_space_to_depth,
+              "y = x with space moved into channels"),
 )
 __all__ = ["LARGEST_WINDOW", "POOL_OPS"]
