@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,22 @@ import onnx_ir as ir
 from hypothesis import settings
 
 import ptqlab
+from ptqlab.arith.rounding import dequantize
 from ptqlab.artifacts.models import read_quantized
-from ptqlab.graph import session
+from ptqlab.events import Watch
+from ptqlab.graph import FloatGraph, load, session, to_proto
 from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS, OPSET
+from ptqlab.passes import optimize
+from ptqlab.placement import Asks, place
+from ptqlab.platforms import platform
+from ptqlab.quantize.calibrate import calibrate
+from ptqlab.quantize.calibrated import calibrated_model
+from ptqlab.quantize.encode import encode
+from ptqlab.quantize.lower import lower
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
-from ptqlab.stages.quantized import QuantizedModel
+from ptqlab.stages.calibration import Calibration, Encodings
+from ptqlab.stages.plan import Plan
+from ptqlab.stages.quantized import CalibratedModel, QuantizedModel
 from ptqlab.stages.schedule import Part
 
 INT8, INT16 = (int(ir.DataType.INT8), int(ir.DataType.INT16))
@@ -137,36 +149,126 @@ def codes(rng: np.random.Generator, to: int, shape: tuple[int, ...]) -> np.ndarr
     return made
 
 
+@dataclass(frozen=True)
+class Made:
+    """Every stage of a small model."""
+
+    graph: FloatGraph
+    plan: Plan
+    calibration: Calibration
+    encodings: Encodings
+    calibrated: CalibratedModel
+    integer: QuantizedModel
+
+
+def planned(model: onnx.ModelProto, march: str = "nash-e", asks: Asks | None = None) -> tuple[FloatGraph, Plan]:
+    """Optimized graph and plan of a ModelProto."""
+    graph = optimize(load(model))
+    return graph, place(graph, platform(march), asks)
+
+
+def stages(
+    model: onnx.ModelProto,
+    feeds: Mapping[str, np.ndarray],
+    *,
+    march: str = "nash-e",
+    asks: Asks | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+) -> Made:
+    """All stages of a ModelProto, calibrated with `feeds`; `bounds` makes slots asymmetric (tensor -> low, high)."""
+    graph, plan = planned(model, march, asks)
+    calibration = calibrate(graph, plan, [feeds], 1, Watch())
+    changed = {
+        slot: replace(t, bounds=(bounds or {}).get(slot, t.bounds)) for slot, t in calibration.thresholds.items()
+    }
+    calibration = replace(calibration, thresholds=changed)
+    encodings = encode(graph, plan, calibration)
+    return Made(
+        graph, plan, calibration, encodings, calibrated_model(graph, plan, encodings), lower(graph, plan, encodings)
+    )
+
+
 def compiled(
-    model: Any, feeds: Mapping[str, np.ndarray], folder: Path, *, march: str = "nash-e", samples: int = 2, **keywords: Any
+    model: Any,
+    feeds: Mapping[str, np.ndarray],
+    folder: Path,
+    *,
+    march: str = "nash-e",
+    samples: int = 2,
+    **keywords: Any,
 ) -> Any:
     """The result of `ptqlab.compile` of a ModelProto, calibrated with `feeds` at a few strengths."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, folder / "net.onnx")
     data = {
-        name: [array if not i or array.dtype.kind != "f" else np.asarray(array * (1 - 0.1 * i), array.dtype) for i in range(samples)]
+        name: [
+            array if not i or array.dtype.kind != "f" else np.asarray(array * (1 - 0.1 * i), array.dtype)
+            for i in range(samples)
+        ]
         for name, array in feeds.items()
     }
     return ptqlab.compile(
-        model=folder / "net.onnx", march=march, calibration_data=data, working_dir=folder / "out", progress=False, **keywords
+        model=folder / "net.onnx",
+        march=march,
+        calibration_data=data,
+        working_dir=folder / "out",
+        progress=False,
+        **keywords,
     )
 
 
 def all_engines_agree(run: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Outputs of a compiled model; every integer tensor and output has the same bits in all engines and both files."""
-    results: dict[str, dict[str, np.ndarray]] = {}
-    for key in ("quantized", "hbm"):
-        artifact = read_quantized(run.artifacts[key]).quantized
-        names = [t.name for t in artifact.integers.values()]
-        for threads in (1, 2):
-            results[f"{key}, fast, {threads} threads"] = FastExecutor(artifact, keep=names, threads=threads).run(feeds)
-        results[f"{key}, reference"] = ReferenceExecutor(artifact, keep=names).run(feeds)
-        outputs = [str(v.name) for v in artifact.model.graph.outputs]
-        runner = session(artifact.model, outputs=[*outputs, *names], optimise=False)
-        results[f"{key}, onnxruntime"] = dict(zip(runner.output_names, runner.run(None, feeds), strict=True))
-    wanted = results.pop("quantized, reference")
-    for form, got in results.items():
+    first = engines_agree(read_quantized(run.artifacts["quantized"]).quantized, feeds)
+    second = engines_agree(read_quantized(run.artifacts["hbm"]).quantized, feeds)
+    assert list(first) == list(second)
+    for name, array in first.items():
+        same_bits(second[name], array, f".hbm against .bc: {name}")
+    return {info.name: first[info.name] for info in run.record.output_infos}
+
+
+def engines_agree(integer: QuantizedModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs and all integer tensors of an integer model, by the reference; the other engines give the same bits."""
+    names = [t.name for t in integer.integers.values()]
+    wanted = ReferenceExecutor(integer, keep=names).run(feeds)
+    forms = {f"fast, {n} threads": FastExecutor(integer, keep=names, threads=n).run(feeds) for n in (1, 2)}
+    runner = session(integer.model, outputs=list(wanted), optimise=False)
+    forms["onnxruntime"] = dict(zip(runner.output_names, runner.run(None, feeds), strict=True))
+    for form, got in forms.items():
         assert list(got) == list(wanted), f"{form}: {list(got)}, not {list(wanted)}"
         for name, array in wanted.items():
             same_bits(got[name], array, f"{form}: tensor {name}")
-    return {name: wanted[name] for name in outputs}
+    return wanted
+
+
+def forced_steps(made: Made, feeds: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """How far each stored tensor of the integer model is from the calibrated model, in steps of that tensor.
+
+    Every operator of the calibrated model is fed the numbers that the integer model stored in front of it, so that
+    each figure is what this operator alone differs by.
+    """
+    proto = to_proto(made.calibrated.model)
+    fed = {name: f"fed:{tensor}" for tensor, name in made.calibrated.names.items()}
+    produced = {o for n in proto.graph.node for o in n.output}
+    for node in proto.graph.node:
+        node.input[:] = [fed.get(i, i) for i in node.input]
+    for name in made.calibrated.names.values():
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(fed[name], onnx.TensorProto.FLOAT, None))
+    del proto.graph.output[:]
+    wanted = [name for name in made.calibrated.names.values() if name in produced]
+    proto.graph.output.extend(onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in wanted)
+    integers = made.integer.integers
+    stored = ReferenceExecutor(made.integer, keep=[t.name for t in integers.values()]).run(feeds)
+    real = {
+        tensor: np.asarray(
+            dequantize(stored[integers[tensor].name], integers[tensor].scale, integers[tensor].zero_point)
+        )
+        for tensor in made.calibrated.names
+    }
+    inputs = {**feeds, **{fed[name]: real[tensor] for tensor, name in made.calibrated.names.items()}}
+    runner = session(proto.SerializeToString(), optimise=False)
+    got = dict(zip(runner.output_names, runner.run(None, inputs), strict=True))
+    return {
+        tensor: float(np.abs(got[name].astype(np.float64) - real[tensor]).max() / float(integers[tensor].scale))
+        for tensor, name in made.calibrated.names.items()
+    }

@@ -108,7 +108,7 @@ class Agreement:
         """Signal to quantization noise, 10 log10(sum a^2 / sum (a-b)^2) in dB; inf when equal."""
         if self.squared_error == 0.0 or np.isnan(self.squared_error):
             return float("nan") if np.isnan(self.squared_error) else float("inf")
-        return float(10.0 * np.log10(self.aa / self.squared_error)) if self.aa else float("-inf")
+        return float(10.0 * (np.log10(self.aa) - np.log10(self.squared_error))) if self.aa else float("-inf")
 
     @property
     def l1(self) -> float:
