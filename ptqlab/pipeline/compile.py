@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
 from ptqlab.passes import optimize
+from ptqlab.perf import estimate, from_plan
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
 from ptqlab.pipeline.measure import Measures, measure
@@ -115,7 +116,16 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if interface is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))
-    return _finish(run, graph, plan, calibration, measures, target, len(samples), skip)
+    perf = _estimate(run, graph, plan)
+    return _finish(run, graph, plan, calibration, measures, target, len(samples), skip, perf)
+
+
+def _estimate(run: _Run, graph: FloatGraph, plan: Plan) -> dict[str, Any]:
+    """The static performance estimate, as plain data."""
+    with run.stage("estimate"):
+        result = estimate(from_plan(graph, plan), run.config.model.march, core_num=run.config.compiler.core_num)
+        run.watch.log(f"FPS={result.fps_1_thread:.1f}, latency = {result.latency_us:.1f} us (estimate)")
+    return result.to_dict()
 
 
 def _prepare(run: _Run) -> FloatGraph:
@@ -219,9 +229,19 @@ def _finish(
     target: Platform,
     samples: int,
     skip: str | None,
+    perf: Mapping[str, Any],
 ) -> Record:
     work = run.work
     keys = [k for k in ARTIFACTS if work.path(k).exists()] + ["node_info", "record"]
+    older = [name for name in work.left_over() if name not in {work.path(k).name for k in keys}]
+    if older:
+        run.watch.finding(
+            Finding(
+                "PTQ605",
+                f"left by an earlier run and not written again: {', '.join(older)}",
+                hint="delete them, or run all stages",
+            )
+        )
     record = Record(
         model=run.config.model.output_model_file_prefix,
         march=target.march,
@@ -239,6 +259,7 @@ def _finish(
         calibration={"method": calibration.method, "samples": samples, **calibration.answers},
         artifacts={k: work.path(k).name for k in keys},
         timings=run.timings,
+        perf=perf,
         versions=versions(),
     )
     work.path("node_info").write_text(node_info_csv(record), encoding="utf-8")
