@@ -44,7 +44,12 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
         if not ask.names_the_node:
             continue
         node = plan.nodes[name]
-        if not node.on_bpu and ask.on != "CPU":
+        if node.rule in ON_CPU_BY_TYPE:
+            if node.granted != ask.qtype:
+                findings.append(
+                    Finding("PTQ402", f"{name}: asked for {ask.qtype}, given {node.granted}. {node.reason}", (name,))
+                )
+        elif not node.on_bpu and ask.on != "CPU":
             findings.append(
                 Finding(
                     "PTQ401",
@@ -68,6 +73,8 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
     return findings
 
 
+# a float type was asked for: the node runs in float on the CPU, which is an effect
+ON_CPU_BY_TYPE = ("no-float-unit", "float-unit-not-modelled")
 NOT_GRANTED = ("dual-not-modelled", "dual-only-tae", "type-not-available")
 
 
