@@ -11,45 +11,61 @@ from ptqlab.perf.work import Work
 
 @dataclass(frozen=True)
 class Times:
-    """us per layer: TAE, vector engines, fixed cost of its commands, load of its weights, store of its results."""
+    """us per layer, each engine taken alone.
+
+    tae, vector   TAE, and VAE or TRANS;  beside  AAE
+    fixed         cost of its commands;  load, store   weights from, results to DDR
+    """
 
     tae: np.ndarray
     vector: np.ndarray
+    beside: np.ndarray
     fixed: np.ndarray
     load: np.ndarray
     store: np.ndarray
 
     @property
     def compute(self) -> np.ndarray:
-        """TAE and vector engine work on the same layer at once, tile by tile: the slower one counts."""
+        """TAE and vector unit work on the same layer at once, tile by tile: the slower one counts."""
         return np.maximum(self.tae, self.vector) + self.fixed
+
+    @property
+    def whole(self) -> np.ndarray:
+        """Time that a layer adds: its weights arrive while it is computed, what leaves the BPU is stored behind it."""
+        return np.maximum(self.compute, self.load) + self.store
 
 
 def times(work: Work, rates: Parameters) -> Times:
-    """Time of every layer on every engine, each taken alone."""
-    spatial, pointwise, depthwise, matmul, table, plain, commands, load, store, _ = work.rows.T
-    tae = (spatial / rates.spatial + pointwise / rates.pointwise + depthwise / rates.depthwise
-           + matmul / rates.matmul) / 1e6
+    """Time of every layer on every engine."""
+    spatial, pointwise, depthwise, matmul, streamed, table, plain, hidden, commands, load, store = work.rows.T
+    dense = (spatial / rates.spatial + pointwise / rates.pointwise) * (1 + rates.streaming * streamed)
+    tae = (dense + depthwise / rates.depthwise + matmul / rates.matmul) / 1e6
     vector = (table * rates.table + plain * rates.plain) / 1e6
-    return Times(tae, vector, commands * rates.command, load / rates.ddr / 1e3, rates.exposed * store / rates.ddr / 1e3)
+    beside = hidden * rates.plain / 1e6
+    return Times(tae, vector, beside, commands * rates.command, load / rates.ddr / 1e3, store / rates.ddr / 1e3)
 
 
 @dataclass(frozen=True)
 class Course:
-    """Start and end of every layer in us, and the end of the whole."""
+    """Start and end of every layer in us, of its work in the AAE, and the end of the whole."""
 
     start: np.ndarray
     end: np.ndarray
+    beside: np.ndarray
     total: float
 
 
 def run(spent: Times, first: float = 0.0) -> Course:
-    """Layers one after the other; the weights of a layer are loaded while it is computed, and
-    results are stored at the end.
+    """Layers one after the other, from `first` on, when the inputs have been loaded.
 
-    `first` is the time to load the inputs.
+    The AAE runs beside: the layer behind starts on its first tiles. Nothing ends before the AAE has done all its work.
     """
-    each = np.maximum(spent.compute, spent.load)
-    end = first + np.cumsum(each)
-    last = float(end[-1]) if len(end) else first
-    return Course(end - each, end, last + float(spent.store.sum()))
+    whole = spent.whole
+    end = first + np.cumsum(whole)
+    start = end - whole
+    beside = np.zeros(len(end))
+    free = 0.0
+    for index in np.flatnonzero(spent.beside):
+        beside[index] = max(free, float(start[index]))
+        free = beside[index] + float(spent.beside[index])
+    return Course(start, end, beside, max(float(end[-1]) if len(end) else first, free))

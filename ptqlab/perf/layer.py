@@ -30,7 +30,7 @@ class Layer:
                   second ...;  consumers  indices of the layers that read it
     net_out       its result leaves the network;  tail  no quantized operator follows
     qtype         type of its features;  output_qtype  type it writes;  weight_qtype  int8, or int16 for dual-int16
-    device        "BPU" or "CPU"
+    device        "BPU" or "CPU";  segment  number of the BPU segment, None for the only one and on the CPU
     """
 
     name: str
@@ -54,6 +54,7 @@ class Layer:
     output_qtype: QType = QType.INT8
     weight_qtype: QType = QType.INT8
     device: str = "BPU"
+    segment: int | None = None
     nodes: tuple[str, ...] = ()
 
     @property

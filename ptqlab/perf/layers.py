@@ -73,7 +73,8 @@ def _layer(graph: FloatGraph, plan: Plan, unit: _Unit, origin: Mapping[str, int]
         qtype=widest(features) if features else stored.stored if stored else QType.INT8,
         output_qtype=stored.stored if stored else QType.INT8,
         weight_qtype=QType.INT16 if decided.granted == "dual-int16" else QType.INT8,
-        device=decided.device.value, nodes=tuple(dict.fromkeys(str(n.name) for n in unit.nodes)),
+        device=decided.device.value, segment=decided.segment,
+        nodes=tuple(dict.fromkeys(str(n.name) for n in unit.nodes)),
     )
 
 
@@ -123,9 +124,9 @@ def _fuse_activations(graph: FloatGraph, plan: Plan, units: list[_Unit]) -> list
         joined = _function_behind(graph, units, by_node, index)
         if joined:
             last = units[joined[-1]]
-            tables = {units[j].main.op_type for j in joined}
+            ops = {units[j].main.op_type for j in joined}
             result[joined[-1]] = replace(unit, nodes=(*unit.nodes, *(n for j in joined for n in units[j].nodes)),
-                                         output=last.output, act=_function_name(tables))
+                                         output=last.output, act=_function_name(ops))
             gone |= {index, *joined}
     return [result.get(i, u) for i, u in enumerate(units) if i not in gone or i in result]
 
@@ -137,6 +138,8 @@ def _function_name(ops: set[str]) -> str:
         return "gelu"
     if ops == {"HardSigmoid", "Mul"}:
         return "hardswish"
+    if ops <= {"Add", "Sub", "Mul", "Div", "Neg"}:
+        return "scale"
     return "_".join(sorted(o.lower() for o in ops))
 
 

@@ -29,10 +29,10 @@ class Parameters:
 
     spatial, pointwise, depthwise, matmul   padded TMAC/s of the TAE for kernels above 1x1, 1x1 and Gemm, depthwise
                                             convolutions, MatMul of two activations
+    streaming        how much slower the first two are on weights that are streamed (0: not at all)
     table, plain     us for a million bytes through look-up tables / one plain vector pass
     command          us for every operator of the BPU
     ddr              GB/s that weights, inputs and results see
-    exposed          part of the time of storing results that nothing hides
     runtime          us from submitting a task to its end that are not the BPU's
     runtime_per_mb   more of them per MB of float32 results
     older_runtime    the same for boards of the older runtime, whatever the results
@@ -43,11 +43,11 @@ class Parameters:
     pointwise: float
     depthwise: float
     matmul: float
+    streaming: float
     table: float
     plain: float
     command: float
     ddr: float
-    exposed: float
     runtime: float
     runtime_per_mb: float
     older_runtime: float

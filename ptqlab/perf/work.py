@@ -11,22 +11,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptqlab.arith.formats import QType
-from ptqlab.perf.layer import FREE_OPS, Layer, elements, results
+from ptqlab.perf.layer import FREE_OPS, TAE_OPS, Layer, elements, results
 
-# Channels are padded to these multiples; an image at the input (up to four channels) has its own layout.
-INPUT_CHANNELS, OUTPUT_CHANNELS, IMAGE_CHANNELS = 16, 64, 4
-# A MAC takes this many times the work of int8 x int8.
+# Channels are padded to multiples of 16 (documented); an image, up to four channels, has a layout of its own.
+CHANNELS, IMAGE_CHANNELS = 16, 4
+# Weights of a layer beyond this many bytes do not stay at the MACs but are streamed to them (our definition; board
+# latencies prefer it to any padding, and any size from 0.3 to 0.6 MB serves them equally well).
+WEIGHT_BUFFER = 512 << 10
+# A MAC takes this many times the work of int8 x int8 (our definition), by bits of features and weights.
 MAC_FACTOR = {(8, 8): 1.0, (16, 8): 2.0, (16, 16): 4.0, (8, 16): 2.0}
-# Activations that are no clamp cost a table look-up on every element.
-CLAMPS = ("", "relu", "relu6", "clip")
+# Behind a TAE operator a clamp or a constant factor costs nothing; every other activation is a table look-up.
+FREE_ACTIVATIONS = ("", "relu", "relu6", "clip", "scale")
 
 
 @dataclass(frozen=True)
 class Passes:
-    """How often a vector operator goes over its elements.
+    """How often an operator outside of the TAE goes over its elements.
 
-    table, plain   look-ups and arithmetic passes;  reading  counted over what it reads, else over what it writes
-    commands       operators it becomes on the BPU;  engine  unit that runs it (documented)
+    table, plain   look-ups and arithmetic passes;  reading  counted over what it reads or writes, whichever is more,
+                   else over what it writes
+    commands       operators it becomes on the BPU, each with a fixed cost
+    engine         unit that runs it (documented); the AAE works beside the others and is hidden (documented: mostly)
     """
 
     table: float = 0
@@ -40,17 +45,20 @@ TABLE = Passes(table=1, plain=0)
 MOVE = Passes(commands=0, engine="TRANS")
 POOL = Passes(reading=True, engine="AAE")
 REDUCE = Passes(reading=True)
+# exponential by table; maximum, sum and product are one pass each
+SOFTMAX = Passes(table=1, plain=3, reading=True, commands=5)
+# mean, difference, square and mean, product, scale and shift; tables only for one value a row
+NORM = Passes(plain=6, reading=True, commands=6)
+_TABLES = (
+    "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Gelu", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Selu",
+    "Softplus", "Softsign", "Mish", "Swish", "Sin", "Cos", "Tan", "Atan", "Reciprocal", "Pow", "Celu", "PRelu", "Acos",
+    "Asin",
+)  # fmt: skip
 PASSES: dict[str, Passes] = {
-    **dict.fromkeys(("Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Gelu", "HardSwish", "HardSigmoid", "LeakyRelu",
-                     "Elu", "Selu", "Softplus", "Softsign", "Mish", "Swish", "Sin", "Cos", "Tan", "Atan", "Reciprocal",
-                     "Pow", "Celu", "PRelu", "Rsqrt", "Acos", "Asin"), TABLE),
+    **dict.fromkeys(_TABLES, TABLE),
     "Div": Passes(table=1, plain=1, commands=2),
-    # max, subtract, exponential, sum, reciprocal, multiply: one table and four passes over the whole tensor
-    "Softmax": Passes(table=1, plain=4, reading=True, commands=5),
-    "LogSoftmax": Passes(table=1, plain=4, reading=True, commands=5),
-    # mean, subtract, square, mean, rsqrt, multiply, scale and shift: tables only on one value a row
-    **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization", "LpNormalization"),
-                    Passes(plain=6, reading=True, commands=6)),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), SOFTMAX),
+    **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization", "LpNormalization"), NORM),
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"), POOL),
     "Resize": Passes(engine="AAE"),
     "GridSample": Passes(plain=2, engine="AAE"),
@@ -59,29 +67,29 @@ PASSES: dict[str, Passes] = {
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK", "CumSum"),
                     REDUCE),
     **dict.fromkeys(FREE_OPS, Passes(plain=0, commands=0, engine="TRANS")),
-}
+}  # fmt: skip
 OTHERWISE = Passes()
-# Fields of `Work`, in the order of its columns.
-COLUMNS = ("spatial", "pointwise", "depthwise", "matmul", "table", "plain", "commands", "load", "store",
-           "vector_engine")
-ENGINES = ("VAE", "AAE", "TRANS")
+COLUMNS = ("spatial", "pointwise", "depthwise", "matmul", "streamed", "table", "plain", "hidden", "commands", "load",
+           "store")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Work:
-    """Work of all layers, one row each (float64).
+    """Work of all layers, one row each (float64), columns as in COLUMNS.
 
     spatial, pointwise, depthwise, matmul   padded MACs by kind, times the factor of their types
-    table, plain    elements through look-up tables / through plain vector passes, times bytes of an element
+    streamed        share of the weights that does not fit the weight buffer, 0 to 1
+    table, plain    elements through look-up tables / plain vector passes, times bytes of an element
+    hidden          the same for the AAE, which works beside the others
     commands        operators of the BPU, each of which has a fixed cost
-    load, store     bytes of weights from DDR, of results that leave the network
-    vector_engine   0 VAE, 1 AAE, 2 TRANS: whose timeline the vector part belongs to
+    load, store     bytes of weights from DDR, of results that leave the BPU
     """
 
     rows: np.ndarray
 
     def column(self, name: str) -> np.ndarray:
-        return self.rows[:, COLUMNS.index(name)]
+        found: np.ndarray = self.rows[:, COLUMNS.index(name)]
+        return found
 
 
 def work_of(layers: Sequence[Layer]) -> Work:
@@ -96,17 +104,23 @@ def row(layer: Layer, leaves: bool) -> tuple[float, ...]:
     if not layer.on_bpu:
         return (0.0,) * len(COLUMNS)
     load, store = float(layer.weight_bytes), float(layer.write_bytes) if leaves else 0.0
-    size = max(layer.output_qtype.bits, layer.qtype.bits if layer.is_tae else 0) / 8
-    if layer.is_tae:
+    size = max(layer.qtype.bits, layer.output_qtype.bits) / 8
+    if layer.op in TAE_OPS:
         kinds = {"spatial": 0.0, "pointwise": 0.0, "depthwise": 0.0, "matmul": 0.0}
         kinds[mac_kind(layer)] = padded_macs(layer) * mac_factor(layer.qtype, layer.weight_qtype)
-        table = 0.0 if layer.act in CLAMPS else layer.writes * size
-        return (*kinds.values(), table, 0.0, 1.0, load, store, 0.0)
-    passes = PASSES.get(layer.op, OTHERWISE)
-    over = max(layer.reads, layer.writes) if passes.reading else layer.writes
-    size = max(layer.qtype.bits, layer.output_qtype.bits) / 8
-    return (0.0, 0.0, 0.0, 0.0, passes.table * over * size, passes.plain * over * size, passes.commands, load, store,
-            float(ENGINES.index(passes.engine)))
+        streamed = 1 - WEIGHT_BUFFER / load if load > WEIGHT_BUFFER else 0.0
+        table = 0.0 if layer.act in FREE_ACTIVATIONS else layer.writes * size
+        return (*kinds.values(), streamed, table, 0.0, 0.0, 1.0, load, store)
+    passes = passes_of(layer.op)
+    over = (max(layer.reads, layer.writes) if passes.reading else layer.writes) * size
+    beside = passes.engine == "AAE"
+    plain, hidden = (0.0, passes.plain * over) if beside else (passes.plain * over, 0.0)
+    return (0.0, 0.0, 0.0, 0.0, 0.0, passes.table * over, plain, hidden, passes.commands, load, store)
+
+
+def passes_of(op: str) -> Passes:
+    """The passes of an operator outside of the TAE; one plain pass where nothing is known."""
+    return PASSES.get(op, OTHERWISE)
 
 
 def mac_kind(layer: Layer) -> str:
@@ -128,22 +142,28 @@ def padded_macs(layer: Layer) -> float:
     if layer.op not in ("Conv", "ConvTranspose") or layer.is_depthwise:
         return float(layer.macs)
     inside, outside = layer.inputs[0][1] / layer.group, layer.output[1] / layer.group
-    wide = IMAGE_CHANNELS if inside <= IMAGE_CHANNELS else _up(inside, INPUT_CHANNELS)
-    return layer.macs * (wide / inside) * (_up(outside, OUTPUT_CHANNELS) / outside)
+    wide = IMAGE_CHANNELS if inside <= IMAGE_CHANNELS else _up(inside)
+    return layer.macs * (wide / inside) * (_up(outside) / outside)
 
 
-def _up(count: float, multiple: int) -> float:
-    return math.ceil(count / multiple) * multiple
+def _up(channels: float) -> float:
+    return math.ceil(channels / CHANNELS) * CHANNELS
 
 
 def input_bytes(layers: Sequence[Layer]) -> int:
-    """Bytes of the network's inputs: images as nv12 (1.5 bytes a pixel), everything else one byte an element.
+    """Bytes of the network's inputs: images as nv12 (1.5 bytes a pixel), everything else in the type of its reader.
 
     A 4-D input with three channels and even height and width is taken for an image, as fast-perf does.
     """
-    found = {s: shape for layer in layers for s, shape in zip(layer.sources, layer.inputs, strict=True) if s < 0}
-    return sum(elements(s) // 2 if _is_image(s) else elements(s) for s in found.values())
+    found: dict[int, int] = {}
+    for layer in layers:
+        for source, shape in zip(layer.sources, layer.inputs, strict=True):
+            if source < 0:
+                whole = elements(shape)
+                size = whole // 2 if is_image(shape) else whole * layer.qtype.bits // 8
+                found[source] = max(size, found.get(source, 0))
+    return sum(found.values())
 
 
-def _is_image(shape: tuple[int, ...]) -> bool:
+def is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4 and shape[1] == 3 and shape[2] % 2 == 0 and shape[3] % 2 == 0
