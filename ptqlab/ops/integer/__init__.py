@@ -4,6 +4,7 @@ from ptqlab.ops.integer.conv import CONV_OPS
 from ptqlab.ops.integer.elementwise import ELEMENTWISE_OPS
 from ptqlab.ops.integer.image import IMAGE_OPS
 from ptqlab.ops.integer.matmul import MATMUL_OPS
+from ptqlab.ops.integer.norm import NORM_OPS
 from ptqlab.ops.integer.pool import POOL_OPS
 from ptqlab.ops.integer.products import PRODUCT_OPS
 from ptqlab.ops.integer.softmax import SOFTMAX_OPS
@@ -21,6 +22,7 @@ INTEGER_OPS: dict[str, IntegerOp] = {
         *POOL_OPS,
         *TABLE_OPS,
         *SOFTMAX_OPS,
+        *NORM_OPS,
         *IMAGE_OPS,
     )
 }
