@@ -12,6 +12,7 @@ from ptqlab.events import Watch
 from ptqlab.graph.model import FloatGraph, verify
 from ptqlab.passes.adapt import Adapt
 from ptqlab.passes.base import Pass, Work
+from ptqlab.passes.contract import ReplaceEinsum, SplitGemm
 from ptqlab.passes.eliminate import MergeReshapes, MergeTransposes, RemoveDeadNodes, RemoveNoOps
 from ptqlab.passes.fold import ConstantsToInitializers, FoldConstants, FoldShapes
 from ptqlab.passes.fuse import FuseAffine, FuseMatMulBias, FusePad
@@ -33,7 +34,7 @@ PIPELINE: tuple[tuple[str, tuple[Pass, ...]], ...] = (
     # what computes nothing would hide neighbours from each other
     ("eliminate", (RemoveNoOps(), MergeTransposes(), MergeReshapes(), RemoveDeadNodes())),
     # one spelling, so that fusing knows one pattern each; pads and factors then go into the weights
-    ("fuse", (UnifyGemm(), FuseMatMulBias(), FusePad(), FuseAffine(), RemoveDeadNodes())),
+    ("fuse", (ReplaceEinsum(), UnifyGemm(), SplitGemm(), FuseMatMulBias(), FusePad(), FuseAffine(), RemoveDeadNodes())),
     # what is still there in a form the BPU does not have; after fusing, which wants BatchNormalization whole.
     # Deeper patterns (LayerNormalization, Gelu, HardSwish, Softmax written out) belong here, before arithmetic
     # is respelled.
