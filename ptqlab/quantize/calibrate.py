@@ -11,8 +11,10 @@ import numpy as np
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
+from ptqlab.ops.masks import masked_tensors, without_masks
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.encode import is_weighted
+from ptqlab.quantize.layerwise import layerwise
 from ptqlab.quantize.means import Reach, input_mean
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.observe import Seen
@@ -79,6 +81,7 @@ class _Pass:
         self.bins = bins
         self.reaches = {name: Reach.of(graph.node(name)) for name in corrected}
         self.with_means = with_means
+        self.masked = masked_tensors(graph.nodes)
         self.inputs = {str(v.name) for v in graph.inputs}
         self.features = {name: str(graph.node(name).inputs[0].name) for name in corrected}  # type: ignore[union-attr]
         self.tensors = [t for t in bins if t not in self.inputs]
@@ -98,7 +101,8 @@ class _Pass:
         names = self.computed if means else self.tensors
         arrays = dict(zip(names, self.runner.run(names, sample), strict=True)) if self.runner and names else {}
         for tensor, seen in into.seen.items():
-            seen.add(index, arrays[tensor] if tensor in arrays else sample[tensor])
+            values = arrays[tensor] if tensor in arrays else sample[tensor]
+            seen.add(index, without_masks(values, self.masked[tensor]) if tensor in self.masked else values)
         if means:
             for name, reach in self.reaches.items():
                 feature = self.features[name]
@@ -173,10 +177,14 @@ def calibrate(
     if means and correction:
         answers["bias_correction"] = {"samples": min(correction.num_sample, statistics.samples), "nodes": len(means)}
     found = Calibration(thresholds, total, describe(recipe), tuple(findings), means, answers)
-    if recipe.search:
+    if recipe.search == "layerwise":
+        found, choices = layerwise(graph, plan, recipe, options, found, samples, total, watch, executor)
+        answers |= {"search": recipe.search, "metric": recipe.metric, "choices": [c.to_dict() for c in choices]}
+    elif recipe.search:
         found, scores = modelwise(graph, plan, recipe, options, found, samples, total, watch, executor)
         answers |= {"search": recipe.search, "metric": recipe.metric, "scores": [s.to_dict() for s in scores]}
-        found = replace(found, method=", ".join(dict.fromkeys(s.method for s in scores if s.chosen)), answers=answers)
+    if recipe.search:
+        found = replace(found, method=_chosen(found, recipe), answers=answers)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     found = replace(found, findings=(*found.findings, *_large(graph, plan, found)))
@@ -201,6 +209,18 @@ def _large(graph: FloatGraph, plan: Plan, found: Calibration) -> list[Finding]:
         large(*place(graph, slot, plan.sources[slot]), t.value)
         for slot, t in found.thresholds.items() if t.value > LARGE_THRESHOLD
     ]
+
+
+def _chosen(found: Calibration, recipe: Recipe) -> str:
+    """What a search chose, in words; the methods of few slots are counted together."""
+    counts: dict[str, int] = {}
+    for slot, threshold in found.thresholds.items():
+        if len(recipe.slots[slot].methods) > 1 and "all-zero" not in threshold.tags:
+            counts[threshold.method] = counts.get(threshold.method, 0) + 1
+    if len(counts) == 1:
+        return f"{next(iter(counts))} ({recipe.search} search)"
+    words = ", ".join(f"{word} for {n} tensors" for word, n in sorted(counts.items(), key=lambda item: -item[1]))
+    return f"{words} ({recipe.search} search)"
 
 
 def _has_kl(options: SlotOptions) -> bool:

@@ -1,9 +1,6 @@
 """A calibrated model whose thresholds are inputs: one session tries any number of thresholds.
 
-The quantizers compute what HzCalibration computes, in fewer operators:
-    y = (floor(clip(x / scale + (zero_point + 0.5), low + 0.5, high + 0.5)) - zero_point) * scale
-which rounds ties up where HzCalibration rounds them away from zero: below zero, exactly between two codes, they
-differ by a step. Weights are quantized beforehand, for the encodings the trial was made with.
+Weights are quantized beforehand, for the encodings the trial was made with.
 """
 from __future__ import annotations
 
@@ -16,12 +13,18 @@ from ptqlab.arith.formats import QType
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.calibration_node import DOMAIN
 from ptqlab.ops.emit import FLOAT
+from ptqlab.ops.spec import Encoding
 from ptqlab.quantize.calibrated import QTYPE, SLOT, calibrated_model, with_folded_weights
 from ptqlab.quantize.parallel import PortableSession
+from ptqlab.quantize.pieces import PARTS, insert_quantizer, quantizer_names
 from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 
-PARTS = ("scale", "zero_point", "shift", "low", "high")
+
+def numbers_of(names: Mapping[str, str], e: Encoding) -> dict[str, np.ndarray]:
+    """The numbers of a quantizer as feeds; `names` from `quantizer_names`."""
+    given = (e.scale, e.zero_point, e.zero_point + 0.5, e.low + 0.5, e.high + 0.5)
+    return {names[p]: np.asarray(v, np.float32) for p, v in zip(PARTS, given, strict=True)}
 
 
 class Trial:
@@ -33,10 +36,11 @@ class Trial:
         self._names: dict[tuple[str, QType], dict[str, str]] = {}
         self._values: dict[str, ir.Value] = {}
         for node in list(model.graph):
-            if node.domain == DOMAIN:
+            if node.domain == DOMAIN and SLOT in node.metadata_props:
                 self._open(model.graph, node)
-        model.functions.clear()
-        del model.graph.opset_imports[DOMAIN]
+        if not any(node.domain == DOMAIN for node in model.graph):
+            model.functions.clear()
+            del model.graph.opset_imports[DOMAIN]
         self._session = PortableSession(model)
         self._values.clear()
 
@@ -44,21 +48,14 @@ class Trial:
         """Replace a HzCalibration node by operators that read its numbers from inputs of the model."""
         key = (node.metadata_props[SLOT], QType(node.metadata_props[QTYPE]))
         if key not in self._names:
-            self._names[key] = {p: f"ptqlab_trial_{p}_{len(self._names)}" for p in PARTS}
+            self._names[key] = quantizer_names(str(len(self._names)))
             for given in self._names[key].values():
                 self._values[given] = ir.Value(name=given, shape=ir.Shape(()), type=ir.TensorType(FLOAT))
                 graph.inputs.append(self._values[given])
-        scale, zero_point, shift, low, high = (self._values[self._names[key][p]] for p in PARTS)
-        x, old = node.inputs[0], node.outputs[0]
-        for op_type, operands in (
-            ("Div", (scale,)), ("Add", (shift,)), ("Clip", (low, high)), ("Floor", ()), ("Sub", (zero_point,)),
-            ("Mul", (scale,)),
-        ):
-            made = ir.Node("", op_type, [x, *operands], num_outputs=1, name=f"{node.name}/{op_type}")
-            x = made.outputs[0]
-            x.name, x.shape, x.type = f"{old.name}/{op_type}", old.shape, old.type
-            graph.insert_before(node, made)
-        assert x is not None
+        numbers = {part: self._values[given] for part, given in self._names[key].items()}
+        old = node.outputs[0]
+        assert node.inputs[0] is not None
+        x = insert_quantizer(graph, node.inputs[0], numbers, node, str(old.name))
         name = old.name
         for user, index in list(old.uses()):
             user.replace_input_with(index, x)
@@ -73,9 +70,7 @@ class Trial:
         """The inputs that stand for these encodings."""
         feeds: dict[str, np.ndarray] = {}
         for (slot, qtype), names in self._names.items():
-            e = encodings.view(slot, qtype)
-            given = (e.scale, e.zero_point, e.zero_point + 0.5, e.low + 0.5, e.high + 0.5)
-            feeds |= {names[p]: np.asarray(v, np.float32) for p, v in zip(PARTS, given, strict=True)}
+            feeds |= numbers_of(names, encodings.view(slot, qtype))
         return feeds
 
     def run(self, sample: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> list[np.ndarray]:

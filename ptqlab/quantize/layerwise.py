@@ -1,0 +1,232 @@
+"""layerwise_search: for each slot by itself, the candidate whose rounding hurts the model's outputs least.
+
+Only the slot is quantized, everything else stays float, and each candidate runs from the slot to the outputs in pieces
+(`quantize.pieces`). A "node" of the vendor's search is here the slot that its input belongs to: one tensor has one
+threshold. Candidates that lead to the same threshold are one.
+
+Candidates that are clearly beaten are dropped on the way: after 6, 8, 12, 16, 24 .. samples, when the mean loss is
+above the best one's by more than three standard errors of the difference, sample by sample. What is left is decided by
+the metric over all samples. The drops do not depend on how many workers there are. Measured on MobileNetV2 and
+EfficientNet-lite0: the same choice as without drops for 94 to 100 % of the slots, the others being ties within noise.
+The error at the next cut of the graph is no substitute: it names the best candidate for only half of the slots.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ptqlab.arith.metrics import METRICS, Agreement, Metric
+from ptqlab.events import Watch
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.spec import Role
+from ptqlab.ops.table import spec_of
+from ptqlab.quantize.options import SlotOptions
+from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
+from ptqlab.quantize.pieces import Head, Map, piece_model, quantizer_names
+from ptqlab.quantize.recipe import Recipe
+from ptqlab.quantize.trial import numbers_of
+from ptqlab.stages.calibration import Calibration, Threshold, encoding
+from ptqlab.stages.plan import Plan
+
+CLEAR = 3.0
+FIRST_DROP = 6
+NAMES = quantizer_names("piece")
+
+Alive = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the search found for one slot.
+
+    scores   candidate -> metric at the outputs, for those that were measured on all samples
+    dropped  candidate -> number of samples after which it was clearly beaten
+    """
+
+    slot: str
+    chosen: str
+    scores: Mapping[str, float]
+    dropped: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"slot": self.slot, "chosen": self.chosen, "scores": dict(self.scores), "dropped": dict(self.dropped)}
+
+
+def entries_of(graph: FloatGraph, plan: Plan) -> dict[str, list[str]]:
+    """Slot -> its tensors whose values are rounded where they are made (all but what movers pass on)."""
+    moved = {
+        str(o.name) for g in plan.groups.values() if spec_of(graph.node(g.main)).role is Role.PASSIVE
+        for o in graph.node(g.main).outputs
+    }
+    entries: dict[str, list[str]] = {}
+    for tensor in plan.tensors.values():
+        if tensor.name not in moved:
+            entries.setdefault(tensor.slot, []).append(tensor.name)
+    return entries
+
+
+def quantized_readers(graph: FloatGraph, plan: Plan, tensor: str) -> list[str]:
+    """Nodes that read a held tensor as the BPU holds it: those on the BPU, and all of them if the BPU made it."""
+    producer = graph.producer(tensor)
+    made = producer is not None and plan.nodes[str(producer.name)].on_bpu
+    return [str(n.name) for n in graph.consumers(tensor) if made or plan.nodes[str(n.name)].on_bpu]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One slot: where it starts, what runs, the pieces behind, and the numbers of each candidate."""
+
+    head: Head
+    run: PortableSession
+    behind: tuple[tuple[Head, PortableSession], ...]
+    numbers: tuple[dict[str, np.ndarray], ...]
+
+
+class _Job:
+    """For one sample and the candidates in the race: how near the outputs come to the float model's."""
+
+    def __init__(self, graph: FloatGraph, cuts: Map, tasks: Mapping[str, _Task]) -> None:
+        self.tasks = dict(tasks)
+        self.outputs = cuts.outputs
+        inputs = {str(v.name) for v in graph.inputs}
+        heads = [h for t in tasks.values() for h in (t.head, *(piece for piece, _ in t.behind))]
+        needed = [n for h in heads for n in h.sides] + [n for t in tasks.values() for n in t.head.entries]
+        self.computed = [n for n in dict.fromkeys((*needed, *self.outputs)) if n not in inputs]
+        self.float = PortableSession(graph.model, self.computed)
+
+    def __call__(self, item: tuple[Sample, Alive]) -> dict[str, dict[int, list[Agreement]]]:
+        sample, alive = item
+        known = dict(sample) | dict(zip(self.computed, self.float.run(None, sample), strict=True))
+        return {slot: {i: self._one(self.tasks[slot], known, i) for i in indices} for slot, indices in alive.items()}
+
+    def _one(self, task: _Task, known: Mapping[str, np.ndarray], index: int) -> list[Agreement]:
+        feeds = {n: known[n] for n in (*task.head.entries, *task.head.sides)} | task.numbers[index]
+        made = dict(zip(task.head.results, task.run.run(None, feeds), strict=True))
+        for piece, runner in task.behind:
+            feeds = {n: known[n] for n in piece.sides} | {e: made[e] for e in piece.entries}
+            made |= zip(piece.results, runner.run(None, feeds), strict=True)
+        return [_agreement(known[o], made.get(o, known[o])) for o in self.outputs]
+
+
+def _agreement(truth: np.ndarray, got: np.ndarray) -> Agreement:
+    agreement = Agreement()
+    agreement.add(truth, got, distances=True)
+    return agreement
+
+
+class Search:
+    """The search over one graph."""
+
+    def __init__(self, graph: FloatGraph, plan: Plan, recipe: Recipe, options: Mapping[str, SlotOptions]) -> None:
+        self.metric = METRICS[recipe.metric]
+        cuts = Map(graph)
+        entries = entries_of(graph, plan)
+        pieces: dict[Head, PortableSession] = {}
+        self.candidates: dict[str, tuple[Threshold, ...]] = {}
+        tasks: dict[str, _Task] = {}
+        for slot, choice in options.items():
+            if len(choice.distinct) < 2 or slot not in entries:
+                continue
+            self.candidates[slot] = choice.distinct
+            head = cuts.head(entries[slot])
+            quantized = {e: quantized_readers(graph, plan, e) for e in entries[slot]}
+            behind = cuts.behind(head.end) if head.end else []
+            qtype = recipe.slots[slot].qtype
+            for piece in behind:
+                if piece not in pieces:
+                    pieces[piece] = PortableSession(piece_model(graph, piece))
+            tasks[slot] = _Task(
+                head, PortableSession(piece_model(graph, head, quantized)), tuple((p, pieces[p]) for p in behind),
+                tuple(numbers_of(NAMES, encoding(t.value, t.bounds, qtype)) for t in choice.distinct),
+            )
+        self.job = _Job(graph, cuts, tasks)
+
+    def run(
+        self, samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None, exhaustive: bool = False,
+    ) -> dict[str, Choice]:
+        """The choice for every slot that has one; `exhaustive` drops nothing on the way (the definition)."""
+        alive: dict[str, list[int]] = {slot: list(range(len(c))) for slot, c in self.candidates.items()}
+        found: dict[str, dict[int, list[list[Agreement]]]] = {s: {i: [] for i in c} for s, c in alive.items()}
+        dropped: dict[str, dict[int, int]] = {slot: {} for slot in alive}
+        with watch.stage("search", total) as stage:
+            done = 0
+            for until in _rounds(total, exhaustive or self.metric.name == "chebyshev"):
+                racing = {slot: tuple(c) for slot, c in alive.items() if len(c) > 1}
+                items = ((samples[index], racing) for index in range(done, until))
+                for result in ordered(executor, self.job, items):
+                    for slot, candidates in result.items():
+                        for index, agreements in candidates.items():
+                            found[slot][index].append(agreements)
+                    stage.step()
+                done = until
+                if done < total:
+                    for slot in racing:
+                        for index in _beaten({i: found[slot][i] for i in alive[slot]}, self.metric):
+                            alive[slot].remove(index)
+                            dropped[slot][index] = done
+        return {slot: self._choice(slot, alive[slot], found[slot], dropped[slot]) for slot in self.candidates}
+
+    def _choice(
+        self, slot: str, alive: Sequence[int], found: Mapping[int, list[list[Agreement]]], dropped: Mapping[int, int]
+    ) -> Choice:
+        words = [t.method for t in self.candidates[slot]]
+        scores = {i: self.metric.score(pooled(found[i])) for i in alive}
+        best = alive[0]
+        for index in alive[1:]:
+            best = index if self.metric.better(scores[index], scores[best]) else best
+        measured = {words[i]: s for i, s in scores.items()} if len(alive) > 1 or not dropped else {}
+        return Choice(slot, words[best], measured, {words[i]: n for i, n in dropped.items()})
+
+
+def pooled(agreements: Sequence[list[Agreement]]) -> list[Agreement]:
+    """Agreements of the outputs over all samples."""
+    sums = [Agreement() for _ in agreements[0]]
+    for one in agreements:
+        for total, more in zip(sums, one, strict=True):
+            total.merge(more)
+    return sums
+
+
+def _rounds(total: int, single: bool) -> Iterator[int]:
+    """Numbers of samples after which candidates may be dropped: 6, 8, 12, 16, 24, 32, 48 .. and the last."""
+    step = FIRST_DROP
+    while step < total and not single:
+        yield step
+        step = step * 4 // 3 if step % 3 == 0 else step * 3 // 2
+    yield total
+
+
+def _beaten(found: Mapping[int, list[list[Agreement]]], metric: Metric) -> list[int]:
+    """Candidates whose loss lies clearly above that of the best, judged sample by sample."""
+    sign = -1.0 if metric.higher else 1.0
+    losses = {i: sign * np.array([metric.score(a) for a in samples]) for i, samples in found.items()}
+    if not all(np.isfinite(loss).all() for loss in losses.values()):
+        return []
+    best = min(losses, key=lambda i: float(losses[i].mean()))
+    beaten = []
+    for index, loss in losses.items():
+        difference = loss - losses[best]
+        error = float(difference.std(ddof=1)) / np.sqrt(difference.size)
+        if index != best and float(difference.mean()) > CLEAR * error:
+            beaten.append(index)
+    return beaten
+
+
+def layerwise(
+    graph: FloatGraph, plan: Plan, recipe: Recipe, options: Mapping[str, SlotOptions], start: Calibration,
+    samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None,
+) -> tuple[Calibration, list[Choice]]:
+    """The calibration with the best candidate of every slot, and how each was chosen."""
+    search = Search(graph, plan, recipe, options)
+    choices = search.run(samples, total, watch, executor)
+    thresholds = dict(start.thresholds)
+    counts: dict[str, int] = {}
+    for slot, choice in choices.items():
+        thresholds[slot] = next(t for t in search.candidates[slot] if t.method == choice.chosen)
+        counts[choice.chosen] = counts.get(choice.chosen, 0) + 1
+    watch.log("layerwise search: " + ", ".join(f"{word} for {n} tensors" for word, n in counts.items()))
+    return replace(start, thresholds=thresholds), list(choices.values())
