@@ -189,9 +189,10 @@ def _check_against_schema(node: onnx.NodeProto, opset: int) -> Iterator[Problem]
     for given, low, high, what in counts:
         if not low <= len(given) <= high:
             yield Problem("PTQ108", where, f"{_count(len(given), what)} for {node.op_type}", _span(low, high, what))
-    required = onnx.defs.OpSchema.FormalParameterOption.Single
-    for index, formal in enumerate(schema.inputs):
-        if formal.option == required and index < len(node.input) and not node.input[index]:
+    option = onnx.defs.OpSchema.FormalParameterOption
+    for index, name in enumerate(node.input if schema.inputs else ()):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        if not name and formal.option != option.Optional:
             yield Problem(
                 "PTQ108", where, f"input {index} ({formal.name}) of {node.op_type} is left out", "a tensor there"
             )

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.graph.branches import write_out
 from ptqlab.graph.checks import default_opset, proto_bodies
+from ptqlab.graph.consistency import misfit
 from ptqlab.graph.execution import run_constants, run_with_zeros
 from ptqlab.graph.files import Tensors, attach
 from ptqlab.graph.model import sizes
@@ -136,6 +137,9 @@ class _Inference:
     def _infer(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
         self._check_element_types(schema, node)
+        shapes = [self._shape(name) for name in node.input]
+        if why := misfit(node, shapes):
+            raise _Misfit(self._told(node, why))
         if node.op_type == "Slice" and 0 in (_dims(self.types[node.input[0]]) or ()):
             return {}  # the library aborts on a negative step over nothing
         if node.op_type == "GroupNormalization":  # the library refuses it as deprecated, though opset 18 and 19 have it
@@ -167,6 +171,11 @@ class _Inference:
                 raise _Misfit(self._told(node, f"input {index} is {kind[7:-1]}, but may be {allowed}"))
             if formal.is_homogeneous and bound.setdefault(formal.type_str, kind) != kind:
                 raise _Misfit(self._told(node, "these inputs must have one element type"))
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        """Shape of a tensor; None for an input that is left out."""
+        dims = _dims(self.types[name]) if name else None
+        return None if dims is None else tuple(d or 0 for d in dims)
 
     def _gaps(self, node: onnx.NodeProto, found: dict[str, onnx.TypeProto]) -> list[str]:
         return [o for o in node.output if o and not _complete(found.get(o))]

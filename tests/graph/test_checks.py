@@ -68,6 +68,8 @@ def test_an_operator_that_was_removed() -> None:
         (node("LeakyRelu", ["x"], "y", "n", alpha=1), "attribute 'alpha' of LeakyRelu is INT", "FLOAT", ""),
         (node("MaxPool", ["x"], "y", "n"), "attribute 'kernel_shape' of MaxPool is missing", "INTS", ""),
         (node("Conv", ["x"], "y", "n"), "1 input for Conv", "2 to 3 inputs", ""),
+        (node("Constant", ["x"], "y", "n", value_int=1), "1 input for Constant", "0 inputs", ""),
+        (node("Min", ["x", ""], "y", "n"), "input 1 (data_0) of Min is left out", "a tensor there", ""),
         (node("Relu", ["x", "x"], "y", "n"), "2 inputs for Relu", "1 input", ""),
         (node("Relu", ["x"], ["y", "z"], "n"), "2 outputs for Relu", "1 output", ""),
         (node("Add", ["", "x"], "y", "n"), "input 0 (A) of Add is left out", "a tensor there", ""),
