@@ -1,4 +1,4 @@
-"""Elementwise operators of the vector unit: Add, Mul, Relu, Clip."""
+"""Elementwise operators of the vector unit: Add, Sub, Mul, Relu, Clip."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,6 +7,7 @@ import onnx_ir as ir
 from ptqlab.arith.requantize import GUARD_BITS
 from ptqlab.arith.rounding import round_half_away
 from ptqlab.ops.conv import output_attributes, scaled_by
+from ptqlab.ops.masks import tell_mask
 from ptqlab.ops.node import constant, input_value, shape
 from ptqlab.ops.rules import float_features, not_empty
 from ptqlab.ops.spec import Encoding, Engine, Lowering, Operand, OpSpec, Role
@@ -63,21 +64,24 @@ def lower_clip(ctx: Lowering, node: ir.Node) -> None:
 
 
 def lower_add(ctx: Lowering, node: ir.Node) -> None:
+    """Add and Sub: the second operand of Sub has a negative ratio."""
     out = _out(ctx, node)
+    signs = (1.0, -1.0 if node.op_type == "Sub" else 1.0)
     for index, other in ((0, 1), (1, 0)):
         addend = ctx.constant(node, other)
         if addend is not None:
             x = ctx.read(node, index)
-            ratio = np.asarray(float(x.encoding.scale) / float(out.scale))
-            _one_operand(ctx, node, x, ratio, addend.astype(np.float64) / float(out.scale))
+            tell_mask(ctx, node, signs[other] * addend, out)
+            ratio = np.asarray(signs[index] * float(x.encoding.scale) / float(out.scale))
+            _one_operand(ctx, node, x, ratio, signs[other] * addend.astype(np.float64) / float(out.scale))
             return
     operands = {"a": ctx.read(node, 0), "b": ctx.read(node, 1)}
     inputs: dict[str, ir.Value | np.ndarray] = {}
     attributes: dict[str, object] = {}
-    for name, operand in operands.items():
+    for sign, (name, operand) in zip(signs, operands.items(), strict=True):
         inputs[name] = operand.value
         attributes[f"{name}_zero_point"] = operand.encoding.zero_point
-        inputs |= scaled_by(f"{name}_", np.asarray(float(operand.encoding.scale) / float(out.scale)))
+        inputs |= scaled_by(f"{name}_", np.asarray(sign * float(operand.encoding.scale) / float(out.scale)))
     ctx.write(node, "Add", inputs, attributes | output_attributes(ctx, node, out))
 
 
@@ -127,8 +131,12 @@ ADD = OpSpec(
     note="a residual Add behind a convolution is added to its accumulator; "
          "a constant operand is held at the output scale",
 )
+SUB = OpSpec(
+    "Sub", Role.ACTIVE, Engine.VAE, rules=(float_features, one_computed_operand_at_least, not_empty), lower=lower_add,
+    source="documented", note="an Add whose second factor is negative",
+)
 MUL = OpSpec(
     "Mul", Role.ACTIVE, Engine.VAE, rules=(float_features, one_computed_operand_at_least, not_empty), lower=lower_mul,
     source="documented", note="a constant factor becomes the multiplier of a rescale",
 )
-SPECS = (RELU, CLIP, ADD, MUL)
+SPECS = (RELU, CLIP, ADD, SUB, MUL)

@@ -102,6 +102,9 @@ class Lowering(Protocol):
     def constant(self, node: ir.Node, index: int) -> np.ndarray | None:
         """A constant input as an array, None where it is absent or not constant."""
 
+    def plain(self, node: ir.Node, index: int) -> ir.Value:
+        """Input `index` of a node as it stands: a bool condition, indices; what is never quantized."""
+
     def weights(self, node: ir.Node) -> WeightEncoding:
         """Weights and bias of a TAE operator as integers; the bias includes what the group adds to it."""
 

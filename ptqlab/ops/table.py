@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from ptqlab.ops import activation, conv, elementwise, floats, gather, layout, matmul, norm, pool, softmax
+from ptqlab.ops import activation, conv, elementwise, floats, gather, layout, matmul, norm, pool, select, softmax
 from ptqlab.ops.spec import Engine, OpSpec, Role
 
 # operators of which the node decides what it is
@@ -17,6 +17,7 @@ OPERATORS: dict[str, OpSpec] = {
         *conv.SPECS,
         *matmul.SPECS,
         *elementwise.SPECS,
+        *select.SPECS,
         *activation.SPECS,
         *softmax.SPECS,
         *norm.SPECS,

@@ -189,19 +189,23 @@ def _transpose_input(work: Work, node: ir.Node) -> int:
 
 
 class ReplaceArithmetic:
-    """Given float Div by a constant without zeros, Sub of a constant, and Sum.
-    Result: Mul by the reciprocal, Add of the negative (both constants named after the node), and a chain of Adds whose
-    last one has the name of the Sum."""
+    """Given float Div, Sub of a constant, and Sum, Mean, Max and Min of any number of operands.
+    Result: Mul by the reciprocal (a constant, or computed by a Reciprocal named `<name>_reciprocal`), Add of the
+    negative constant, and chains of operators of two operands whose last one has the name of the node; that of Mean
+    ends in a Mul."""
 
     def __call__(self, work: Work) -> int:
         changes = 0
         for node in list(work.graph):
             if not node.outputs or not _is_float(node.outputs[0]):
                 continue
-            if node.op_type == "Sum":
-                changes += self._add_up(work, node)
+            if node.op_type in ("Sum", "Mean") or (node.op_type in ("Max", "Min") and len(node.inputs) != 2):
+                changes += self._chain(work, node)
             elif node.op_type in ("Div", "Sub"):
                 array = work.constant(node.inputs[1])
+                if array is None and node.op_type == "Div":
+                    changes += self._by_reciprocal(work, node)
+                    continue
                 if array is None or work.constant(node.inputs[0]) is not None:
                     continue
                 changes += self._invert(work, node, array)
@@ -220,21 +224,35 @@ class ReplaceArithmetic:
         return 1
 
     @staticmethod
-    def _add_up(work: Work, node: ir.Node) -> int:
+    def _by_reciprocal(work: Work, node: ir.Node) -> int:
+        divisor = node.inputs[1]
+        assert divisor is not None and divisor.dtype is not None
+        made = work.add_node("Reciprocal", [divisor], f"{node.name}_reciprocal", before=node,
+                             shape=shape_of(divisor), dtype=divisor.dtype)
+        work.retype(node, "Mul", [node.inputs[0], made.outputs[0]])
+        return 1
+
+    @staticmethod
+    def _chain(work: Work, node: ir.Node) -> int:
         first, *others = node.inputs
         assert first is not None
         if not others:
             work.retype(node, "Identity", [first])
             return 1
+        op = "Add" if node.op_type in ("Sum", "Mean") else node.op_type
         total = first
-        for index, value in enumerate(others[:-1]):
+        for index, value in enumerate(others if node.op_type == "Mean" else others[:-1]):
             assert total.dtype is not None
             shape = np.broadcast_shapes(shape_of(total), shape_of(value))
             added = work.add_node(
-                "Add", [total, value], f"{node.name}_part{index}", before=node, shape=shape, dtype=total.dtype
+                op, [total, value], f"{node.name}_part{index}", before=node, shape=shape, dtype=total.dtype
             )
             total = added.outputs[0]
-        work.retype(node, "Add", [total, others[-1]])
+        if node.op_type == "Mean":
+            share = np.asarray(1 / (len(others) + 1), np.float32)
+            work.retype(node, "Mul", [total, work.add_constant(f"{node.name}_share", share)])
+        else:
+            work.retype(node, op, [total, others[-1]])
         return 1
 
 
@@ -267,7 +285,7 @@ class ReplaceReduceMean:
                 or sorted(int(a) % len(shape) for a in axes) != list(range(2, len(shape)))
             ):
                 continue
-            kept = get_int(node, "keepdims", 1)
+            kept = get_int(node, "keepdims", 1) == 1
             work.retype(node, "GlobalAveragePool", [source])
             if not kept:
                 target = work.add_constant(f"{node.name}_shape", np.array(shape[:2], np.int64))

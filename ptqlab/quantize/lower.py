@@ -71,6 +71,11 @@ class _Lowering:
     def constant(self, node: ir.Node, index: int) -> np.ndarray | None:
         return self.graph.constant(node.inputs[index] if index < len(node.inputs) else None)
 
+    def plain(self, node: ir.Node, index: int) -> ir.Value:
+        value = node.inputs[index]
+        assert value is not None
+        return self._float(value)
+
     def weights(self, node: ir.Node) -> WeightEncoding:
         return self.encodings.weights[str(node.name)]
 

@@ -19,6 +19,9 @@ from ptqlab.ops.integer import DOMAIN, INTEGER_OPS, OPSET
 from ptqlab.simulate.executor import Executor
 from ptqlab.stages.schedule import Part
 
+# integers that travel as float32; int32, int64 and bool are indices, conditions or accumulators, and stay what they are
+CARRIED = (np.dtype(np.int8), np.dtype(np.int16))
+
 
 class FastExecutor(Executor):
     """Runs BPU parts in onnxruntime; `raw=True` leaves integer tensors in the float form they are carried in."""
@@ -40,7 +43,10 @@ class FastExecutor(Executor):
 
     def _run_bpu(self, part: Part, live: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         runner = self._sessions[part]
-        inputs = {name: live[name].astype(np.float32, copy=False) for name in runner.input_names}
+        inputs = {
+            name: live[name].astype(np.float32) if live[name].dtype in CARRIED else live[name]
+            for name in runner.input_names
+        }
         return dict(zip(runner.output_names, runner.run(None, inputs), strict=True))
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -111,15 +117,17 @@ class _FastGraph:
 
 
 def _carried(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32) if array.dtype in (np.int8, np.int16) else array
+    return array.astype(np.float32) if array.dtype in CARRIED else array
 
 
 def _fast_model(nodes: Mapping[str, ir.Node], part: Part, wanted: list[str]) -> ir.Model:
     shapes = {str(v.name): v.shape for n in part.nodes for v in (*nodes[n].inputs, *nodes[n].outputs) if v is not None}
+    dtypes = {str(v.name): v.dtype for n in part.nodes for v in (*nodes[n].inputs, *nodes[n].outputs) if v is not None}
     fast = _FastGraph(shapes)
     inputs = []
     for name in part.inputs:
-        fast.values[name] = ir.Value(name=name, shape=shapes[name], type=ir.TensorType(FLOAT))
+        plain = None if dtypes[name] is None or dtypes[name].numpy() in CARRIED else dtypes[name]
+        fast.values[name] = ir.Value(name=name, shape=shapes[name], type=ir.TensorType(plain or FLOAT))
         inputs.append(fast.values[name])
     for name in part.nodes:
         fast.add(nodes[name])

@@ -104,7 +104,7 @@ def test_gemm_of_computed_matrices_keeps_its_factors() -> None:
 
 
 def test_subtraction_and_division_by_constants() -> None:
-    """Add of the negative, Mul by the reciprocal, Sum as Adds; integers and computed divisors stay."""
+    """Add of the negative, Mul by the reciprocal, constant or computed, Sum as Adds; integers stay."""
     after, _ = optimized(*MODELS["arithmetic"]())
     assert kinds(after) == {
         "sub_mean": "Add",
@@ -113,10 +113,23 @@ def test_subtraction_and_division_by_constants() -> None:
         "sum": "Add",
         "one_minus": "Sub",
         "exp": "Exp",
-        "div_exp": "Div",
+        "div_exp_reciprocal": "Reciprocal",
+        "div_exp": "Mul",
         "halve": "Div",
     }
     np.testing.assert_allclose(after.constant(after.node("div_std").inputs[1]), 1 / positive(3, 1, 1), rtol=1e-7)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min", "Mean"])
+def test_operators_of_many_operands_become_chains(op: str) -> None:
+    """Three operands, one of them broadcast: operators of two, the last one with the name; one operand: Identity."""
+    nodes = [node(op, ["x", "k", "x2"], "t", "n"), node("Mul", ["x", "half"], "x2", "h"), node(op, ["t"], "y", "alone")]
+    proto = model([nodes[1], nodes[0], nodes[2]], [value("x", [2, 3])], [value("y", None)],
+                  [init("k", random(3, seed=8)), init("half", np.float32(0.5))])
+    after, _ = optimized(proto, {"x": random(2, 3)})
+    two = "Add" if op == "Mean" else op
+    chain = {"n_part0": two, "n": op} if op != "Mean" else {"n_part0": two, "n_part1": two, "n": "Mul"}
+    assert {k: v for k, v in kinds(after).items() if k.startswith("n")} == chain
 
 
 @pytest.mark.parametrize("divisor", [0.0, np.inf, 1e-45])
