@@ -23,7 +23,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.rounding import round_half_away
-from ptqlab.ops.emit import DOUBLE, INT32, INT64, Emitter
+from ptqlab.ops.emit import DOUBLE, INT64, Emitter
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -32,6 +32,7 @@ from ptqlab.ops.integer.scaling import (
     requantize_sum,
 )
 from ptqlab.ops.integer.spec import INT, IntegerOp
+from ptqlab.ops.integer.tables import emit_look_up
 
 MOST_FRACTION, SUM_BITS = 22, 30
 FINE_BITS = 22
@@ -131,24 +132,22 @@ def _emit_distance(e: Emitter) -> ir.Value:
 
 
 def _emit_exp8(e: Emitter, d: ir.Value) -> ir.Value:
-    return e.cast(e.op("Gather", e.input("table"), e.cast(d, INT32)), DOUBLE)
+    return emit_look_up(e, e.cast(e.input("table"), DOUBLE), d)
 
 
 def _emit_exp16(e: Emitter, d: ir.Value) -> ir.Value:
     coarse, fine = e.known("coarse"), e.known("fine")
     if coarse is not None and fine is not None:
-        # both tables at once; 22 bits are exact in float32
-        every = _product_of_tables(np.arange(1 << 16), coarse, fine).astype(np.float32)
-        return e.cast(e.op("Gather", e.const(every), e.cast(d, INT32)), DOUBLE)
-    index = e.cast(d, INT32)
-    high = e.op("Div", index, e.const(np.int32(256)))
-    low = e.op("Sub", index, e.op("Mul", high, e.const(np.int32(256))))
-    tables = (e.cast(e.op("Gather", e.input(name), i), DOUBLE) for name, i in (("coarse", high), ("fine", low)))
-    return _emit_shift(e, e.op("Mul", *tables), e.const(np.float64(2.0**-FINE_BITS)))
+        both = e.const(_product_of_tables(np.arange(1 << 16), coarse, fine).astype(np.float64))
+        return emit_look_up(e, both, d)
+    high = e.op("Floor", e.op("Mul", d, e.const(np.float32(1 / 256))))
+    low = e.op("Sub", d, e.op("Mul", high, e.const(np.float32(256))))
+    factors = (emit_look_up(e, e.cast(e.input(t), DOUBLE), i) for t, i in (("coarse", high), ("fine", low)))
+    return _emit_shift(e, e.op("Mul", *factors), e.const(np.float64(2.0**-FINE_BITS)))
 
 
 def _emit_shift(e: Emitter, value: ir.Value, factor: ir.Value) -> ir.Value:
-    """floor(v * factor + 1/2), factor a power of two below one: (v + half) >> bits."""
+    """floor(v * factor + 1/2): the product rounded half up, exact while it fits 53 bits."""
     return e.op("Floor", e.op("Add", e.op("Mul", value, factor), e.const(np.float64(0.5))))
 
 
@@ -162,7 +161,7 @@ def _emit_softmax(e: Emitter, exponentials: ir.Value) -> ir.Value:
     half = e.op("Div", total, e.const(np.int64(2)))
     reciprocal = e.cast(e.op("Div", e.op("Add", large, half), total), DOUBLE)
     unit = e.op("Div", e.const(np.float64(2.0 ** (PROBABILITY_BITS - RECIPROCAL_BITS))), e.cast(one, DOUBLE))
-    return emit_requantize(e, _emit_shift(e, e.op("Mul", exponentials, reciprocal), unit))
+    return emit_requantize(e, _emit_shift(e, exponentials, e.op("Mul", reciprocal, unit)))
 
 
 def _emit_logarithm(e: Emitter, total: ir.Value) -> ir.Value:
