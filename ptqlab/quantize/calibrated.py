@@ -232,7 +232,7 @@ def calibrated_model(graph: FloatGraph, plan: Plan, encodings: Encodings) -> Cal
 
 
 def with_folded_weights(calibrated: CalibratedModel, encodings: Encodings) -> ir.Model:
-    """The calibrated model with weights quantized and dequantized beforehand: the same weights at a fraction of the cost.
+    """The calibrated model with weights quantized and dequantized beforehand: the same ones at a fraction of the cost.
 
     onnxruntime would fold each weight's HzCalibration operator by operator when it makes a session: half a second
     and 250 MB more for resnet18.

@@ -34,7 +34,7 @@ def conv(weight: object, bias: object = None) -> ir.Node:
 
 
 def test_each_channel_uses_its_whole_range() -> None:
-    """scale = max |w| / 127 per output channel: 127 and 1.27 become code 127, their halves 64 (63.5 goes away from 0)."""
+    """scale = max |w| / 127 per output channel: 127 and 1.27 become code 127, their halves 64 (63.5 goes up)."""
     made, widened = encode_weights(conv([[127, -63.5], [1.27, 0.635]]), None, X)
     assert made.codes.reshape(2, 2).tolist() == [[127, -64], [127, 64]]
     assert made.scale.tolist() == pytest.approx([1.0, 0.01])
