@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptqlab.perf.layer import FREE_OPS, Layer, results
-from ptqlab.perf.work import input_bytes
+from ptqlab.perf.work import input_bytes, spilled
 
 # L2 memory that nash-h and nash-p share (documented); for the other marches a guess.
 SRAM_BYTES = 24 << 20
@@ -19,7 +19,7 @@ SRAM_BYTES = 24 << 20
 class Memory:
     """Bytes of one run.
 
-    loaded, stored   DDR traffic: weights, inputs and spilled features in; results and spilled features out
+    loaded, stored   DDR traffic: weights, inputs and features in; results and features out (those that do not fit)
     input, output    buffers at the ends of the network
     static           weights;  intermediate  features that do not fit the SRAM
     peak_live        most bytes of features alive at once;  peak_layer  the layer at which that is
@@ -48,13 +48,15 @@ def memory(layers: Sequence[Layer]) -> Memory:
     """Traffic and memory of one run."""
     alive = live_bytes(layers)
     peak = max(range(len(layers)), key=alive.__getitem__)
-    spilled = sum(max(0, now - max(before, SRAM_BYTES)) for before, now in zip([0, *alive], alive, strict=False))
+    beyond = sum(max(0, now - max(before, SRAM_BYTES)) for before, now in zip([0, *alive], alive, strict=False))
     weights = sum(layer.weight_bytes for layer in layers if layer.on_bpu)
     leaving = sum(layers[i].write_bytes for i in results(layers))
     inputs = input_bytes(layers)
+    attention = [spilled(layer) for layer in layers if layer.on_bpu]
+    read, written = (sum(pair[i] for pair in attention) for i in (0, 1))
     return Memory(
-        loaded=weights + inputs + spilled, stored=leaving + spilled, input=inputs, output=leaving, static=weights,
-        intermediate=max(0, alive[peak] - SRAM_BYTES), peak_live=alive[peak], peak_layer=layers[peak].name,
+        loaded=weights + inputs + beyond + read, stored=leaving + beyond + written, input=inputs, output=leaving,
+        static=weights, intermediate=max(0, alive[peak] - SRAM_BYTES), peak_live=alive[peak], peak_layer=layers[peak].name,
     )
 
 

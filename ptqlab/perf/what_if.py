@@ -16,7 +16,7 @@ from ptqlab.perf.cost import run, times
 from ptqlab.perf.estimate import rates_of
 from ptqlab.perf.host import cpu_costs, runtime_us, switch_us
 from ptqlab.perf.layer import TAE_OPS, Layer, check, results
-from ptqlab.perf.work import Work, input_bytes, row, work_of
+from ptqlab.perf.work import Work, input_bytes, is_virtual, row, work_of
 
 # Words of quant_config that a layer on the BPU can take: features and weights.
 WORDS: dict[str, tuple[QType, QType]] = {
@@ -64,7 +64,7 @@ class WhatIf:
         rows = self.work.rows.copy()
         for i, (old, new) in enumerate(zip(self.layers, changed, strict=True)):
             if old is not new:
-                rows[i] = row(new, i in self.leaving)
+                rows[i] = row(new, i in self.leaving, is_virtual(changed, i))
         latency = self._latency(changed, Work(rows))
         return Effect(latency, latency + self.host_us, latency - self.base_us)
 

@@ -18,6 +18,9 @@ CHANNELS, IMAGE_CHANNELS = 16, 4
 # Weights of a layer beyond this many bytes do not stay at the MACs but are streamed to them (our definition; board
 # latencies prefer it to any padding, and any size from 0.3 to 0.6 MB serves them equally well).
 WEIGHT_BUFFER = 512 << 10
+# A matrix of attention keeps so much on chip; what is beyond goes through DDR while the operator runs (guess: no row of
+# the fit has a larger one; larger YOLO12 are known to be slower than an estimate without it).
+ATTENTION_BYTES = 3 << 20
 # A MAC takes this many times the work of int8 x int8 (our definition), by bits of features and weights.
 MAC_FACTOR = {(8, 8): 1.0, (16, 8): 2.0, (16, 16): 4.0, (8, 16): 2.0}
 # Behind a TAE operator a clamp or a constant factor costs nothing; every other activation is a table look-up.
@@ -30,7 +33,7 @@ class Passes:
 
     table, plain   look-ups and arithmetic passes;  reading  counted over what it reads or writes, whichever is more,
                    else over what it writes
-    commands       operators it becomes on the BPU, each with a fixed cost
+    commands       1; 0 where nothing is done at all
     engine         unit that runs it (documented); the AAE works beside the others and is hidden (documented: mostly)
     """
 
@@ -42,13 +45,14 @@ class Passes:
 
 
 TABLE = Passes(table=1, plain=0)
-MOVE = Passes(commands=0, engine="TRANS")
+MOVE = Passes(engine="TRANS")
 POOL = Passes(reading=True, engine="AAE")
 REDUCE = Passes(reading=True)
+REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 # exponential by table; maximum, sum and product are one pass each
-SOFTMAX = Passes(table=1, plain=3, reading=True, commands=5)
+SOFTMAX = Passes(table=1, plain=3, reading=True)
 # mean, difference, square and mean, product, scale and shift; tables only for one value a row
-NORM = Passes(plain=6, reading=True, commands=6)
+NORM = Passes(plain=6, reading=True)
 _TABLES = (
     "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Gelu", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Selu",
     "Softplus", "Softsign", "Mish", "Swish", "Sin", "Cos", "Tan", "Atan", "Reciprocal", "Pow", "Celu", "PRelu", "Acos",
@@ -56,7 +60,7 @@ _TABLES = (
 )  # fmt: skip
 PASSES: dict[str, Passes] = {
     **dict.fromkeys(_TABLES, TABLE),
-    "Div": Passes(table=1, plain=1, commands=2),
+    "Div": Passes(table=1, plain=1),
     **dict.fromkeys(("Softmax", "LogSoftmax"), SOFTMAX),
     **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization", "LpNormalization"), NORM),
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"), POOL),
@@ -64,8 +68,7 @@ PASSES: dict[str, Passes] = {
     "GridSample": Passes(plain=2, engine="AAE"),
     **dict.fromkeys(("Concat", "Slice", "Split", "Transpose", "Gather", "Pad", "Expand", "Tile", "DepthToSpace",
                      "SpaceToDepth"), MOVE),
-    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK", "CumSum"),
-                    REDUCE),
+    **dict.fromkeys((*REDUCTIONS, "ArgMax", "ArgMin", "TopK", "CumSum"), REDUCE),
     **dict.fromkeys(FREE_OPS, Passes(plain=0, commands=0, engine="TRANS")),
 }  # fmt: skip
 OTHERWISE = Passes()
@@ -82,7 +85,8 @@ class Work:
     table, plain    elements through look-up tables / plain vector passes, times bytes of an element
     hidden          the same for the AAE, which works beside the others
     commands        operators of the BPU, each of which has a fixed cost
-    load, store     bytes of weights from DDR, of results that leave the BPU
+    load            bytes of weights from DDR, and of matrices of attention to and from it
+    store           bytes of results that leave the BPU
     """
 
     rows: np.ndarray
@@ -95,20 +99,26 @@ class Work:
 def work_of(layers: Sequence[Layer]) -> Work:
     """The work of layers in order; what runs on the CPU is no work for the BPU."""
     leaving = set(results(layers))
-    rows = [row(layer, index in leaving) for index, layer in enumerate(layers)]
+    rows = [row(layer, index in leaving, is_virtual(layers, index)) for index, layer in enumerate(layers)]
     return Work(np.array(rows, np.float64).reshape(-1, len(COLUMNS)))
 
 
-def row(layer: Layer, leaves: bool) -> tuple[float, ...]:
-    """One row of `Work`; `leaves` says that the result leaves the BPU."""
-    if not layer.on_bpu:
+def is_virtual(layers: Sequence[Layer], index: int) -> bool:
+    """A Concat that only reductions read: they read its parts where these are (stack and sum; our definition)."""
+    readers = [layers[c] for c in layers[index].consumers]
+    return layers[index].op == "Concat" and bool(readers) and all(r.op in REDUCTIONS for r in readers)
+
+
+def row(layer: Layer, leaves: bool, virtual: bool = False) -> tuple[float, ...]:
+    """One row of `Work`; `leaves` says that the result leaves the BPU, `virtual` that nothing is done at all."""
+    if not layer.on_bpu or virtual:
         return (0.0,) * len(COLUMNS)
-    load, store = float(layer.weight_bytes), float(layer.write_bytes) if leaves else 0.0
+    load, store = float(layer.weight_bytes + sum(spilled(layer))), float(layer.write_bytes) if leaves else 0.0
     size = max(layer.qtype.bits, layer.output_qtype.bits) / 8
     if layer.op in TAE_OPS:
         kinds = {"spatial": 0.0, "pointwise": 0.0, "depthwise": 0.0, "matmul": 0.0}
         kinds[mac_kind(layer)] = padded_macs(layer) * mac_factor(layer.qtype, layer.weight_qtype)
-        streamed = 1 - WEIGHT_BUFFER / load if load > WEIGHT_BUFFER else 0.0
+        streamed = max(0.0, 1 - WEIGHT_BUFFER / layer.weight_bytes) if layer.weight_bytes else 0.0
         table = 0.0 if layer.act in FREE_ACTIVATIONS else layer.writes * size
         return (*kinds.values(), streamed, table, 0.0, 0.0, 1.0, load, store)
     passes = passes_of(layer.op)
@@ -116,6 +126,15 @@ def row(layer: Layer, leaves: bool) -> tuple[float, ...]:
     beside = passes.engine == "AAE"
     plain, hidden = (0.0, passes.plain * over) if beside else (passes.plain * over, 0.0)
     return (0.0, 0.0, 0.0, 0.0, 0.0, passes.table * over, plain, hidden, passes.commands, load, store)
+
+
+def spilled(layer: Layer) -> tuple[int, int]:
+    """Bytes that an operator of attention reads from, and writes to DDR: what is beyond ATTENTION_BYTES of a matrix."""
+    if layer.weights or layer.op not in ("MatMul", "Softmax"):
+        return 0, 0
+    sizes = [elements(shape) * layer.qtype.bits // 8 for shape in layer.inputs]
+    written = layer.writes * layer.output_qtype.bits // 8
+    return sum(max(0, size - ATTENTION_BYTES) for size in sizes), max(0, written - ATTENTION_BYTES)
 
 
 def passes_of(op: str) -> Passes:
