@@ -58,6 +58,12 @@ def test_softmax_over_one_long_axis_needs_no_reshape() -> None:
     assert check(single("Softmax", {"x": random(1, 10, 1, 1)}, {}, opset=11, axis=1)) == ["Softmax"]
 
 
+def test_an_axis_the_tensor_does_not_have_is_refused() -> None:
+    """The library's inference takes any."""
+    with pytest.raises(PtqError, match="axis 7 of a tensor of 4 dimensions"):
+        adapt(load(single("Softmax", X, {}, opset=11, axis=7)[0]))
+
+
 @pytest.mark.parametrize("opset", [10, 11, 13, 18])
 @pytest.mark.parametrize(
     "op",
