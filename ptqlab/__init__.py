@@ -16,21 +16,31 @@ __version__ = "0.1.0"
 
 #: public name -> module that defines it.
 _HOME = {
+    "CheckResult": "ptqlab.result.shown",
     "CompileResult": "ptqlab.result.compiled",
+    "FastPerfResult": "ptqlab.result.shown",
     "Finding": "ptqlab.errors",
     "Problem": "ptqlab.errors",
     "PtqError": "ptqlab.errors",
     "Runtime": "ptqlab.pipeline.runtime",
+    "check": "ptqlab.result.looks",
     "compile": "ptqlab.result.api",
+    "estimate": "ptqlab.result.looks",
+    "fast_perf": "ptqlab.result.looks",
+    "infer": "ptqlab.result.looks",
+    "info": "ptqlab.result.looks",
     "load": "ptqlab.result.api",
     "load_ipython_extension": "ptqlab.notebook.extension",
+    "operators": "ptqlab.result.looks",
     "set_language": "ptqlab.report.words",
+    "verify": "ptqlab.result.looks",
     "unload_ipython_extension": "ptqlab.notebook.extension",
 }
 
 __all__ = [
-    "CompileResult", "Finding", "Problem", "PtqError", "Runtime", "__version__", "compile", "load",
-    "load_ipython_extension", "set_language", "unload_ipython_extension",
+    "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime", "__version__",
+    "check", "compile", "estimate", "fast_perf", "infer", "info", "load", "load_ipython_extension", "operators",
+    "set_language", "unload_ipython_extension", "verify",
 ]
 
 if TYPE_CHECKING:
@@ -40,6 +50,8 @@ if TYPE_CHECKING:
     from ptqlab.report.words import set_language
     from ptqlab.result.api import compile, load
     from ptqlab.result.compiled import CompileResult
+    from ptqlab.result.looks import check, estimate, fast_perf, infer, info, operators, verify
+    from ptqlab.result.shown import CheckResult, FastPerfResult
 
 
 def __getattr__(name: str) -> Any:

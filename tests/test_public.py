@@ -49,7 +49,7 @@ def test_every_public_name_is_there():
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     """A verb that does not exist yet is an AttributeError that says what exists."""
-    with pytest.raises(AttributeError, match=r"ptqlab has no 'compyle'; it has CompileResult, .*compile, load"):
+    with pytest.raises(AttributeError, match=r"ptqlab has no 'compyle'; it has CheckResult, .*compile, estimate"):
         _ = ptqlab.compyle
 
 

@@ -1,10 +1,12 @@
-"""`ptqlab VERB ...`: exit code 0 when done, 1 for a refusal, 2 for a line it does not take, 130 for Ctrl-C."""
+"""`ptqlab VERB ...`: exit code 0 when done, 1 for a refusal or a comparison that failed, 2 for a line it does not
+take, 130 for Ctrl-C."""
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ptqlab.cli.parser import Done, Usage, build, parse
 from ptqlab.errors import PtqError, fatal
@@ -17,8 +19,13 @@ def main(words: Sequence[str] | None = None) -> int:
         args = parse(build(), sys.argv[1:] if words is None else words)
         if args.lang:
             set_language(args.lang)
-        _VERBS[args.verb](args)
+        from ptqlab.cli.verbs import VERBS, Session
+
+        result = VERBS[args.verb](args, Session(progress=True))
+        print(shown(args, result))
         sys.stdout.flush()
+        # only a comparison can fail after all
+        return 1 if getattr(result, "passed", True) is False else 0
     except Done:
         return 0
     except Usage as error:
@@ -34,46 +41,19 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(str(error) or say("stopped"), file=sys.stderr)
         return 130
-    return 0
 
 
-def _compile(args: argparse.Namespace) -> None:
+def shown(args: argparse.Namespace, result: Any) -> str:
+    """What the terminal shows of a result: of a compile run the node table as well, as the vendor's log does."""
     from ptqlab.artifacts.tables import node_table
-    from ptqlab.cli.verbs import run_compile
+    from ptqlab.result.compiled import CompileResult
+    from ptqlab.result.shown import FastPerfResult
 
-    run = run_compile(args, progress=True)
-    print(node_table(run.record), end="\n\n")
-    print(run)
-
-
-def _demo(args: argparse.Namespace) -> None:
-    from ptqlab.artifacts.tables import node_table
-    from ptqlab.cli.verbs import run_demo
-
-    run = run_demo(args, progress=True)
-    print(node_table(run.record), end="\n\n")
-    print(run, end="\n\n")
-    print(say("demo_next", folder=args.working_dir, artifacts=run.directory))
-
-
-def _explain(args: argparse.Namespace) -> None:
-    from ptqlab.cli.verbs import chosen_run
-
-    print(chosen_run(args, None).explain(args.node))
-
-
-def _cosine(args: argparse.Namespace) -> None:
-    from ptqlab.artifacts.tables import node_table
-    from ptqlab.cli.verbs import chosen_run, write_page
-
-    run = chosen_run(args, None)
-    if args.output is None:
-        print(node_table(run.record))
-    else:
-        write_page(run, args.output)
-        print(args.output)
-
-
-_VERBS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "compile": _compile, "demo": _demo, "explain": _explain, "cosine": _cosine,
-}
+    if not isinstance(result, CompileResult) or isinstance(result, FastPerfResult):
+        return str(result)
+    if args.verb == "cosine":
+        return str(args.output) if args.output is not None else node_table(result.record)
+    text = f"{node_table(result.record)}\n\n{result}"
+    if args.verb == "demo":
+        text += f"\n\n{say('demo_next', folder=args.working_dir, artifacts=result.directory)}"
+    return text

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from ptqlab.cli.parser import Parser
+from ptqlab.cli.parser import Parser, endings
 
 if TYPE_CHECKING:
     from ptqlab.notebook.magics import PtqMagics
 
-_FILES = {"-c": (".yaml", ".yml"), "--config": (".yaml", ".yml"), "-m": (".onnx",), "--model": (".onnx",),
-          "--quant-config": (".json",), "-o": (".html",), "--output": (".html",)}
 #: A line of the magic, also behind an assignment; the group is what stands behind `%ptq `.
 _LINE = re.compile(r"\s*(?:[\w.,\[\]'\" ]+=\s*)?%%?ptq\s(.*)$")
-_FOLDERS = {"--working-dir", "--run", "--calibration-data"}
 MOST = 200
 
 
@@ -42,16 +39,27 @@ def candidates(parser: Parser, line: str, nodes: list[str]) -> tuple[str, list[s
     action = at.options().get(before)
     if action is not None and action.choices is not None:
         return word, _starting(word, [str(c) for c in action.choices])
-    if before in _FILES:
-        return word, _paths(word, _FILES[before])
-    if before in _FOLDERS:
-        return word, _paths(word, ())
+    if action is not None and (found := endings(action)) is not None:
+        return _word_of_path(word, found)
     if word.startswith("-"):
         return word, _starting(word, list(at.options()))
-    if any(p.dest == "node" for p in at.positionals()):
-        quoted = [name if _plain(name) else "'" + name.replace("'", "'\"'\"'") + "'" for name in nodes]
-        return word, _starting(word, quoted)
+    for positional in at.positionals():
+        if positional.choices is not None:
+            return word, _starting(word, [str(c) for c in positional.choices])
+        if positional.dest == "node":
+            quoted = [name if _plain(name) else "'" + name.replace("'", "'\"'\"'") + "'" for name in nodes]
+            return word, _starting(word, quoted)
+        if (found := endings(positional)) is not None:
+            return _word_of_path(word, found)
     return word, _starting(word, list(at.options()))
+
+
+def _word_of_path(word: str, endings: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Paths for a word; behind NAME= or a comma only what follows is a path."""
+    start = max(word.rfind("="), word.rfind(",")) + 1
+    if start and not glob.glob(glob.escape(word) + "*"):
+        return word[start:], _paths(word[start:], endings)
+    return word, _paths(word, endings)
 
 
 def matcher_for(magics: PtqMagics) -> Callable[[CompletionContext], SimpleMatcherResult]:

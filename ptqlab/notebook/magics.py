@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class PtqMagics(Magics):
             chosen = args.lang or self.language
             if chosen:
                 set_language(chosen)
-            return _VERBS[args.verb](self, args, cell)
+            return self._run(args, cell)
         except Done:
             return None
         except Usage as error:
@@ -55,44 +55,20 @@ class PtqMagics(Magics):
                 raise
             raise UsageError(f"%ptq: {error}; quote a value that holds spaces: \"...\"") from None
 
-    def _keep(self, run: CompileResult) -> CompileResult:
-        self.last = run
-        self.shell.user_ns[RESULT_NAME] = run
-        return run
+    def _run(self, args: argparse.Namespace, cell: str | None) -> Any:
+        """The result of a line; the last compile run is kept for the lines that speak of one."""
+        from ptqlab.cli.verbs import VERBS, Session
+        from ptqlab.result.compiled import CompileResult
 
-    def _progress(self) -> bool | None:
-        return False if self.quiet else None
-
-    def _compile(self, args: argparse.Namespace, cell: str | None) -> CompileResult:
-        from ptqlab.cli.verbs import run_compile
-
-        if args.march is None and args.model is not None and self.march:
-            args.march = self.march
         text = None if cell is None else substituted(cell, self.shell.user_ns)
-        return self._keep(run_compile(args, text, progress=self._progress()))
-
-    def _demo(self, args: argparse.Namespace, cell: str | None) -> CompileResult:
-        from ptqlab.cli.verbs import run_demo
-
-        return self._keep(run_demo(args, progress=self._progress()))
-
-    def _explain(self, args: argparse.Namespace, cell: str | None) -> Any:
-        from ptqlab.cli.verbs import chosen_run
-
-        return chosen_run(args, self.last).explain(args.node)
-
-    def _cosine(self, args: argparse.Namespace, cell: str | None) -> Any:
-        from ptqlab.cli.verbs import chosen_run, write_page
-
-        run = chosen_run(args, self.last)
-        if args.output is not None:
-            write_page(run, args.output)
-        return run.plot_cosine()
-
-
-_VERBS: dict[str, Callable[[PtqMagics, argparse.Namespace, str | None], Any]] = {
-    "compile": PtqMagics._compile, "demo": PtqMagics._demo, "explain": PtqMagics._explain, "cosine": PtqMagics._cosine,
-}
+        session = Session(self.last, False if self.quiet else None, text, self.march)
+        result = VERBS[args.verb](args, session)
+        if args.verb == "cosine":
+            return result.plot_cosine()
+        if isinstance(result, CompileResult):
+            self.last = result
+            self.shell.user_ns[RESULT_NAME] = result
+        return result
 
 
 def substituted(cell: str, names: Mapping[str, Any]) -> str:

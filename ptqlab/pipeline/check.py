@@ -12,6 +12,7 @@ from ptqlab.config.templates import template
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, load
+from ptqlab.graph.peek import batches_of_one
 from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.compile import versions
@@ -29,14 +30,15 @@ def check_model(config: Config, *, watch: Watch | None = None, folder: Path | No
     """Placement of every node with its reason, segments, and what would help.
 
     Writes `<folder>/<model>_config.yaml` (default folder `.check` in the working directory of the process), a full
-    configuration to go on with; the record's artifacts name it.
+    configuration to go on with; the record's artifacts name it. A batch that the model leaves open becomes 1.
     Raises PtqError with all problems of the model and the configuration.
     """
     watch = watch or Watch()
     target = platform(config.model.march)
     started = time.perf_counter()
     with watch.stage("check"):
-        loaded = load(config.model.onnx_model, config.input_shapes, output_nodes=config.model.output_nodes)
+        given, opened = batches_of_one(config.model.onnx_model, config.input_shapes)
+        loaded = load(config.model.onnx_model, given, output_nodes=config.model.output_nodes)
         inputs = {str(v.name): (loaded.shape(str(v.name)), str(loaded.dtype(str(v.name)))) for v in loaded.inputs}
         config = configuration.bind(config, inputs)
         graph = optimize(loaded, watch)
@@ -44,6 +46,7 @@ def check_model(config: Config, *, watch: Watch | None = None, folder: Path | No
         plan = place(graph, target, asks)
         told = [
             *_settings_findings(config),
+            *([batch_finding(opened)] if opened else []),
             *graph.findings,
             *findings,
             *requests.without_effect(plan, asks),
@@ -69,6 +72,16 @@ def check_model(config: Config, *, watch: Watch | None = None, folder: Path | No
         artifacts={"config": where.name},
         timings={"check": round(time.perf_counter() - started, 3)},
         versions=versions(),
+    )
+
+
+def batch_finding(inputs: tuple[str, ...]) -> Finding:
+    """What was decided for inputs whose batch the model leaves open."""
+    return Finding(
+        "PTQ434",
+        f"the batch of {', '.join(inputs)} is open in the model and was taken as 1",
+        hint="-i NAME SHAPE sets another one",
+        severity="note",
     )
 
 

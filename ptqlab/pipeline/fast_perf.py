@@ -11,7 +11,8 @@ from ptqlab.config.templates import infer_input
 from ptqlab.errors import Problem, PtqError
 from ptqlab.events import Watch
 from ptqlab.graph import load
-from ptqlab.graph.peek import Dims, input_dims
+from ptqlab.graph.peek import batches_of_one
+from ptqlab.pipeline.check import batch_finding
 from ptqlab.pipeline.compile import compile_model
 from ptqlab.quantize.removal import REMOVABLE_TYPES
 from ptqlab.stages.record import Record
@@ -33,9 +34,10 @@ def fast_perf_model(config: Config, *, watch: Watch | None = None, folder: Path 
     """
     model = config.model.onnx_model
     _refuse_data(config)
-    shapes = {name: dims for name, stated in input_dims(model).items() if (dims := _batch_of_one(stated))}
-    shapes |= config.input_shapes
+    shapes, opened = batches_of_one(model, config.input_shapes)
     loaded = load(model, shapes)
+    if opened:
+        (watch := watch or Watch()).finding(batch_finding(opened))
     inputs = tuple(infer_input(str(v.name), loaded.shape(str(v.name))) for v in loaded.inputs)
     config = replace(
         config,
@@ -48,12 +50,6 @@ def fast_perf_model(config: Config, *, watch: Watch | None = None, folder: Path 
     where = (FOLDER if folder is None else folder) / f"{model.stem}_config.yaml"
     atomic_write(where, HEADER + config.to_yaml())
     return record
-
-
-def _batch_of_one(dims: Dims) -> tuple[int, ...]:
-    """The sizes with 1 for a dynamic batch; () where the batch is fixed or another size is dynamic."""
-    rest = [d for d in dims[1:] if isinstance(d, int)]
-    return (1, *rest) if dims and not isinstance(dims[0], int) and len(rest) == len(dims) - 1 else ()
 
 
 def _refuse_data(config: Config) -> None:

@@ -11,6 +11,7 @@ from ptqlab.arith.rounding import dequantize
 from ptqlab.artifacts.files import atomic_path, safe_name
 from ptqlab.artifacts.models import read_quantized
 from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
+from ptqlab.pipeline.arrays import read_arrays
 from ptqlab.pipeline.runtime import Runtime
 from ptqlab.simulate import FastExecutor
 
@@ -37,17 +38,11 @@ def infer(
     problems: list[Problem] = []
     if form not in FORMS:
         problems.append(Problem("PTQ630", "form", repr(form), ", ".join(FORMS)))
-    runtime = Runtime(model)
-    feeds = {}
-    for name, file in inputs.items():
-        known = name or (runtime.input_names[0] if len(runtime.input_names) == 1 else "")
-        try:
-            feeds[known] = np.load(file, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            problems.append(
-                Problem("PTQ631", str(file), f"cannot be read: {shorten(error)}", "a .npy file of plain numbers")
-            )
     raise_if(problems, "Running the model")
+    arrays = read_arrays([Path(file) for file in inputs.values()])
+    runtime = Runtime(model)
+    only = runtime.input_names[0] if len(runtime.input_names) == 1 else ""
+    feeds = {name or only: arrays[Path(file)] for name, file in inputs.items()}
     results = dict(zip(runtime.output_names, runtime.run(None, feeds), strict=True))
     if dump:
         results |= _dumped(Path(model), dump, feeds, integers)

@@ -32,7 +32,7 @@ class Runtime:
     threads   of onnxruntime
 
     `input_names`, `output_names`, `inputs`, `outputs` (name, dtype, shape) and `run`. Bind by name: the order of
-    inputs may differ from one artifact to the next.
+    inputs may differ from one artifact to the next. `output_nodes`: output -> the node that puts it out.
     Raises PtqError for a missing or damaged file, an unknown engine, and feeds of a wrong name, dtype or shape.
     """
 
@@ -66,6 +66,7 @@ class Runtime:
             _infos(model.graph.inputs, self.input_names),
             _infos(model.graph.outputs, self.output_names),
         )
+        self.output_nodes = _producers(model.graph.outputs)
         self._run: _Runner = lambda feeds: dict(zip(self.output_names, runner.run(None, feeds), strict=True))
 
     def _open_quantized(self, engine: str, threads: int) -> None:
@@ -75,6 +76,7 @@ class Runtime:
         self.input_names = [str(v.name) for v in graph.inputs]
         self.output_names = [str(v.name) for v in graph.outputs]
         self.inputs, self.outputs = _infos(graph.inputs, self.input_names), _infos(graph.outputs, self.output_names)
+        self.output_nodes = _producers(graph.outputs)
         types = {i.name: (tuple(i.shape), np.dtype(i.dtype)) for i in self.inputs}
         self._check = Session(None, self.output_names, {}, types, str(self.path))
         if engine == "onnxruntime":
@@ -124,3 +126,7 @@ def _infos(values: Sequence[ir.Value], names: Sequence[str]) -> list[TensorInfo]
             shape = () if value.shape is None else tuple(int(d) if isinstance(d, int) else -1 for d in value.shape)
             infos.append(TensorInfo(str(value.name), dtype, shape))
     return infos
+
+
+def _producers(values: Sequence[ir.Value]) -> dict[str, str]:
+    return {str(v.name): str(p.name) for v in values if (p := v.producer()) is not None and p.name}

@@ -15,6 +15,7 @@ import numpy as np
 from ptqlab.arith.metrics import Agreement
 from ptqlab.artifacts.models import read_quantized
 from ptqlab.errors import Problem, PtqError, raise_if
+from ptqlab.pipeline.arrays import read_arrays
 from ptqlab.pipeline.runtime import Runtime
 from ptqlab.simulate import FastExecutor
 from ptqlab.stages.quantized import QuantizedModel
@@ -30,6 +31,7 @@ class OutputMatch:
     consistent              every element within 10^-digits; None in a comparison by cosine
     mismatched, count       elements beyond that, and elements in all
     max_abs, max_rel        largest differences
+    node                    node of the first model that puts it out
     """
 
     name: str
@@ -39,6 +41,7 @@ class OutputMatch:
     count: int
     max_abs: float
     max_rel: float
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,26 @@ class Verification:
         return all(o.consistent is not False for o in self.outputs)
 
 
-def verify(
-    models: tuple[str | Path, str | Path], samples: Sequence[Mapping[str, np.ndarray]], *, digits: int = DIGITS
-) -> Verification:
+Feed = Mapping[str, np.ndarray]
+Sample = Feed | tuple[Feed, Feed]
+
+
+def verify(models: tuple[str | Path, str | Path], samples: Sequence[Sample], *, digits: int = DIGITS) -> Verification:
     """Run both models on every sample and compare their outputs by name.
 
-    models   two of `.onnx`, `.bc`, `.hbm`; for an `.onnx` beside a quantized model with image inputs see `Runtime`
-    samples  feeds by input name; a model takes the names it has from a feed
+    models   two of `.onnx`, `.bc`, `.hbm`
+    samples  feeds by input name, of which a model takes the names it has; or two feeds, one for each model, where
+             the inputs differ (camera bytes beside the float tensor)
     digits   of the consistency check
     Raises PtqError for models that share no output, feeds that lack an input, and damaged files.
     """
     first, second = (Path(m) for m in models)
-    runners = (Runtime(first), Runtime(second))
+    return compare((Runtime(first), Runtime(second)), samples, digits)
+
+
+def compare(runners: tuple[Runtime, Runtime], samples: Sequence[Sample], digits: int) -> Verification:
+    """`verify` on two models that are open already."""
+    first, second = (runner.path for runner in runners)
     pairs = _paired(runners[0].output_names, runners[1].output_names, (first, second))
     if not samples:
         raise PtqError(
@@ -78,8 +89,9 @@ def verify(
     exact = ".hbm" in (first.suffix, second.suffix)
     agreement = {pair: Agreement() for pair in pairs}
     worst: dict[tuple[str, str], list[float]] = {pair: [0, 0, 0.0, 0.0] for pair in pairs}
-    for feed in samples:
-        results = [_run(runner, feed) for runner in runners]
+    fed = [sample if isinstance(sample, tuple) else (sample, sample) for sample in samples]
+    for feeds in fed:
+        results = [_run(runner, feed) for runner, feed in zip(runners, feeds, strict=True)]
         for pair in pairs:
             a, b = (
                 _real(runner, name, result[name]) for runner, name, result in zip(runners, pair, results, strict=True)
@@ -100,12 +112,13 @@ def verify(
             int(worst[pair][1]),
             float(worst[pair][2]),
             float(worst[pair][3]),
+            runners[0].output_nodes.get(pair[0], ""),
         )
         for pair in pairs
     )
     parted = ""
     if exact and any(o.mismatched for o in outputs) and ".onnx" not in (first.suffix, second.suffix):
-        parted = first_difference(read_quantized(first).quantized, read_quantized(second).quantized, samples)
+        parted = first_difference(read_quantized(first).quantized, read_quantized(second).quantized, fed)
     return Verification((first.name, second.name), "consistency" if exact else "cosine", digits, outputs, parted)
 
 
@@ -167,14 +180,14 @@ def _count(worst: list[float], a: np.ndarray, b: np.ndarray, tolerance: float) -
     worst[3] = max(worst[3], float((difference / scale).max(initial=0.0)))
 
 
-def first_difference(a: QuantizedModel, b: QuantizedModel, samples: Sequence[Mapping[str, np.ndarray]]) -> str:
+def first_difference(a: QuantizedModel, b: QuantizedModel, samples: Sequence[tuple[Feed, Feed]]) -> str:
     """Name of the first node, in order of execution, whose integers differ between two quantized models."""
     shared = [t for t in a.integers if t in b.integers]
     runs = [FastExecutor(m, keep=[m.integers[t].name for t in shared]) for m in (a, b)]
     producer = {str(o.name): str(n.name) for n in a.model.graph for o in n.outputs}
     order = {str(n.name): i for i, n in enumerate(a.model.graph)}
-    for feed in samples:
-        results = [run.run({n: feed[n] for n in run.input_names}) for run in runs]
+    for feeds in samples:
+        results = [run.run({n: feed[n] for n in run.input_names}) for run, feed in zip(runs, feeds, strict=True)]
         differing = [
             producer[a.integers[t].name]
             for t in shared
@@ -183,3 +196,52 @@ def first_difference(a: QuantizedModel, b: QuantizedModel, samples: Sequence[Map
         if differing:
             return min(differing, key=order.__getitem__)
     return ""
+
+
+def verify_files(
+    models: tuple[str | Path, str | Path], sets: Sequence[Sequence[tuple[str, Path]]], *, digits: int = DIGITS
+) -> Verification:
+    """`verify` on arrays in `.npy` files.
+
+    sets  each a list of (input name, file); "" for a file that goes to the next input in order. A model takes the
+          first set that fits its inputs in number, type and shape, else the named files of all sets together.
+    Raises PtqError for files that are no arrays and for a model that no set fits.
+    """
+    arrays = read_arrays([file for one in sets for _, file in one])
+    loaded = [[(name, arrays[file]) for name, file in one] for one in sets]
+    named = [(name, array) for one in loaded for name, array in one if name]
+    runners = (Runtime(models[0]), Runtime(models[1]))
+    feeds = [next((f for one in (*loaded, named) if (f := _bind(runner, one)) is not None), None) for runner in runners]
+    given = "; ".join(", ".join(f"{n}{'=' if n else ''}{a.dtype} {list(a.shape)}" for n, a in one) for one in loaded)
+    raise_if(
+        [
+            Problem(
+                "PTQ643",
+                f"{runner.path.name}",
+                f"the files hold {given or 'nothing'}",
+                ", ".join(f"{i.name} {i.dtype} {list(i.shape)}" for i in runner.inputs),
+                "give the data of this model's inputs as a set of its own (a second -i), by NAME=FILE or in order",
+            )
+            for runner, feed in zip(runners, feeds, strict=True)
+            if feed is None
+        ],
+        "Comparing models",
+    )
+    assert feeds[0] is not None and feeds[1] is not None
+    return compare(runners, [(feeds[0], feeds[1])], digits)
+
+
+def _bind(runtime: Runtime, files: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray] | None:
+    """The arrays by input name, or None when they do not fit the model's inputs."""
+    feed = {name: array for name, array in files if name in runtime.input_names}
+    rest = [name for name in runtime.input_names if name not in feed]
+    unnamed = [array for name, array in files if not name]
+    if len(rest) != len(unnamed):
+        return None
+    feed |= dict(zip(rest, unnamed, strict=True))
+    for info in runtime.inputs:
+        array = feed[info.name]
+        fits = len(info.shape) == array.ndim and all(d in (-1, n) for d, n in zip(info.shape, array.shape, strict=True))
+        if str(array.dtype) != info.dtype or not fits:
+            return None
+    return feed

@@ -59,7 +59,7 @@ def summary_html(record: Record, folder: Path | None = None, *, worst: int = 5) 
         parts += [heading(say("chart")), strip_chart(record), heading(say("worst")), _nodes(record, rows)]
     else:
         parts.append(f"<div>{text(say('not_compared'))}</div>")
-    parts += [heading(say("findings")), _findings(record.findings)]
+    parts += [heading(say("findings")), finding_block(record.findings)]
     if folder is not None and record.artifacts:
         items = "".join(f"<li>{text(key)}: <code>{text(name)}</code></li>" for key, name in record.artifacts.items())
         parts.append(f"<details><summary>{text(say('artifacts', folder=folder))}</summary><ul>{items}</ul></details>")
@@ -104,7 +104,8 @@ def _nodes(record: Record, rows: Sequence[NodeRow]) -> str:
     return table(columns, cells, ("Calibrated Cosine", "Quantized Cosine"))
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def finding_block(findings: Sequence[Finding]) -> str:
+    """Warnings as a list, notes folded below them."""
     if not findings:
         return f"<div class='ptqlab-quiet'>{text(say('no_findings'))}</div>"
     warnings = [f for f in findings if f.severity == "warning"]

@@ -1,14 +1,14 @@
 """The calls that make a result: `ptqlab.compile` and `ptqlab.load`."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ptqlab.artifacts.files import artifact_name, atomic_write
 from ptqlab.artifacts.log import RunLog
 from ptqlab.artifacts.tables import node_table, output_table
-from ptqlab.events import Event, Listener, Watch
+from ptqlab.events import Event, Watch
 from ptqlab.result.compiled import CompileResult, load_result
 from ptqlab.result.progress import Progress, suited
 from ptqlab.result.worker import run_stoppable
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from ptqlab.config import Config
+    from ptqlab.stages.record import Record
+
+T = TypeVar("T")
 
 
 def compile(config: str | Path | Mapping[str, Any] | None = None, /, *, model: Any = None, march: str | None = None,
@@ -54,30 +57,45 @@ def run(settings: Config, *, executor: Executor | None = None, progress: bool | 
     """Compile a configuration that is loaded already; else as `compile`."""
     from ptqlab.pipeline import compile_model
 
+    record = logged(settings, lambda watch: compile_model(settings, skip=settings.skip, watch=watch, executor=executor),
+                    progress=progress, watch=watch)
+    return CompileResult(record, settings.model.working_dir)
+
+
+def logged(settings: Config, work: Callable[[Watch], Record], *, progress: bool | Progress | None,
+           watch: Watch | None) -> Record:
+    """The record of `work`, which writes artifacts into the working directory; told on screen and in hb_compile.log."""
     watch = watch or Watch()
-    display = progress if isinstance(progress, Progress) else suited(progress)
     folder = settings.model.working_dir
-    ok = False
     with RunLog(folder) as log:
-        listeners: list[Listener] = [log, display]
-        watch.listeners += listeners
+        for finding in watch.findings:  # told before the log was open
+            log(Event("finding", text=str(finding), finding=finding))
+        watch.listeners.append(log)
         try:
-            for finding in watch.findings:  # told before the log was open
-                log(Event("finding", text=str(finding), finding=finding))
             for finding in settings.findings:
                 watch.finding(finding)
-            record = run_stoppable(
-                lambda: compile_model(settings, skip=settings.skip, watch=watch, executor=executor),
-                watch, display.draw, display.stopping)
+            record = watched(lambda: work(watch), watch, progress)
             watch.log(node_table(record))
             watch.log(output_table(record))
             if "record" not in record.artifacts:
                 atomic_write(folder / artifact_name("record", record.model), record.to_json())
-            ok = True
         finally:
-            display.close(ok=ok)
-            watch.listeners[:] = [listener for listener in watch.listeners if listener not in listeners]
-    return CompileResult(record, folder)
+            watch.listeners[:] = [listener for listener in watch.listeners if listener is not log]
+    return record
+
+
+def watched(work: Callable[[], T], watch: Watch, progress: bool | Progress | None) -> T:
+    """The value of `work()`, done in a thread that can be stopped, with its progress shown."""
+    display = progress if isinstance(progress, Progress) else suited(progress)
+    watch.listeners.append(display)
+    ok = False
+    try:
+        value = run_stoppable(work, watch, display.draw, display.stopping)
+        ok = True
+    finally:
+        display.close(ok=ok)
+        watch.listeners[:] = [listener for listener in watch.listeners if listener is not display]
+    return value
 
 
 def load(directory: str | Path) -> CompileResult:

@@ -11,8 +11,11 @@ NODES = ["conv1", "head/softmax", "<script>alert(1)</script>", "a b", "it's"]
 
 
 @pytest.mark.parametrize(("line", "word", "offered"), [
-    ("", "", ["compile", "explain", "cosine", "demo"]),
-    ("co", "co", ["compile", "cosine"]),
+    ("", "", list(build().verbs())),
+    ("co", "co", ["config", "compile", "cosine", "completion"]),
+    ("completion ", "", ["bash", "zsh"]),
+    ("ops --march nash-h", "nash-h", ["nash-h"]),
+    ("config --schema q", "q", ["quant_config"]),
     ("--l", "--l", ["--lang"]),
     ("--lang ", "", ["en", "zh"]),
     ("compile --sk", "--sk", ["--skip"]),
@@ -39,6 +42,11 @@ def test_paths(tmp_path, monkeypatch):
     assert candidates(build(), "compile -m ne", []) == ("ne", ["net.onnx", "nets/"])
     assert candidates(build(), "compile --working-dir ", []) == ("", ["nets/"])
     assert candidates(build(), "compile -c nets/", []) == ("nets/", [])
+    assert candidates(build(), "check ne", []) == ("ne", ["net.onnx", "nets/"])
+    (tmp_path / "net.hbm").write_text("")
+    assert candidates(build(), "info ne", []) == ("ne", ["net.hbm", "net.onnx", "nets/"])
+    assert candidates(build(), "verify net.onnx,ne", []) == ("ne", ["net.hbm", "net.onnx", "nets/"])
+    assert candidates(build(), "compile --calibration-data x=ne", []) == ("ne", ["nets/"])
 
 
 def complete(shell, text):
@@ -67,7 +75,7 @@ def test_in_a_real_shell(monkeypatch, tmp_path):
     shell = InteractiveShell()
     shell.run_line_magic("load_ext", "ptqlab")
     try:
-        assert complete(shell, "%ptq comp") == ["compile"]
+        assert complete(shell, "%ptq compi") == ["compile"]
         assert complete(shell, "%%ptq compile --ski") == ["--skip"]
         assert complete(shell, "run = %ptq compile --skip e") == ["export"]
         assert "head/softmax" not in complete(shell, "%ptq explain ")

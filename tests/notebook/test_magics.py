@@ -109,15 +109,15 @@ def test_help_is_the_command_lines(shell, capsys):
     """-h prints the options under the magic's name, and is no error."""
     result = shell.run_cell("%ptq compile -h")
     assert result.success
-    assert capsys.readouterr().out.startswith("usage: %ptq compile [-h] [-c FILE]")
+    assert capsys.readouterr().out.startswith("usage: %ptq compile [-h] [-c FILE.yaml]")
 
 
 def test_defaults_of_the_session(shell, fake):
     """%config sets march for lines with a model; an option in the line wins; quiet silences the progress."""
     shell.run_cell("%config PtqMagics.march = 'nash-m'")
-    shell.run_cell("%ptq compile -m net.onnx")
+    shell.run_cell("%ptq compile -m net.onnx --calibration-data d")
     assert fake.keywords["march"] == "nash-m"
-    shell.run_cell("%ptq compile -m net.onnx --march nash-e")
+    shell.run_cell("%ptq compile -m net.onnx --calibration-data d --march nash-e")
     assert fake.keywords["march"] == "nash-e"
     shell.run_cell("%ptq compile -c net.yaml")
     assert "march" not in fake.keywords

@@ -1,0 +1,100 @@
+"""A page: headings, paragraphs and tables, written once and shown as text and as html."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ptqlab.artifacts.tables import grid, printable
+from ptqlab.errors import Finding
+from ptqlab.report import html
+from ptqlab.report.words import say
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of what follows."""
+
+    words: str
+
+    def text(self) -> str:
+        return f"\n{printable(self.words)}:"
+
+    def html(self) -> str:
+        return html.heading(self.words)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One paragraph."""
+
+    words: str
+
+    def text(self) -> str:
+        return f"  {printable(self.words)}"
+
+    def html(self) -> str:
+        return f"<div>{html.text(self.words)}</div>"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under columns; `numbers` are the columns set in fixed width; a table without rows says so."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        return grid(self.columns, self.rows) if self.rows else f"  {say('none')}"
+
+    def html(self) -> str:
+        if not self.rows:
+            return f"<div class='ptqlab-quiet'>{html.text(say('none'))}</div>"
+        return html.table(self.columns, self.rows, self.numbers)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings, warnings first, each with what to do."""
+
+    findings: tuple[Finding, ...]
+
+    def text(self) -> str:
+        lines = []
+        for finding in sorted(self.findings, key=lambda f: f.severity != "warning"):
+            lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {finding.message}"))
+            if finding.hint:
+                lines.append(printable(f"      {say('do')}: {finding.hint}"))
+        return "\n".join(lines) or f"  {say('no_findings')}"
+
+    def html(self) -> str:
+        return html.finding_block(self.findings)
+
+
+@dataclass
+class Page:
+    """A title and its parts in reading order."""
+
+    title: str
+    parts: list[Heading | Line | Table | Findings] = field(default_factory=list)
+
+    def heading(self, words: str) -> None:
+        self.parts.append(Heading(words))
+
+    def line(self, words: str) -> None:
+        self.parts.append(Line(words))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
+        self.parts.append(Table(tuple(columns), tuple(tuple(row) for row in rows), tuple(numbers)))
+
+    def findings(self, findings: Sequence[Finding]) -> None:
+        self.parts.append(Findings(tuple(findings)))
+
+    def text(self) -> str:
+        """The page for a terminal."""
+        return "\n".join([printable(self.title), *(part.text() for part in self.parts)])
+
+    def html(self) -> str:
+        """The page for a notebook; every text escaped."""
+        inner = "".join(part.html() for part in self.parts)
+        return html.frame(f"<div class='ptqlab-head'>{html.text(self.title)}</div>{inner}")
