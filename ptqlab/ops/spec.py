@@ -147,6 +147,7 @@ class OpSpec:
     qtypes      types of its features on the BPU
     rules       what a node must keep to run on the BPU
     lower       how it becomes integer operators; None where it stays in float
+    int16_families  families of platforms that have its int16 form; None: all
     fusable     it can be computed inside the TAE operator before it (Relu, Clip, Add)
     source      where the entry comes from: "documented", "log", "our definition"
     note        what a reader of the published table should know; the reason on the CPU for float operators
@@ -159,9 +160,16 @@ class OpSpec:
     qtypes: tuple[QType, ...] = (QType.INT8, QType.INT16)
     rules: tuple[Rule, ...] = ()
     lower: Lower | None = None
+    int16_families: tuple[str, ...] | None = None
     fusable: bool = False
     source: str = "our definition"
     note: str = ""
+
+    def types_on(self, platform: Platform) -> tuple[QType, ...]:
+        """Types of its features on a platform."""
+        if self.int16_families is None or platform.family in self.int16_families:
+            return self.qtypes
+        return tuple(t for t in self.qtypes if t is not QType.INT16)
 
     @property
     def is_tae(self) -> bool:

@@ -5,11 +5,24 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from ptqlab.ops import activation, conv, elementwise, floats, gather, layout, matmul, norm, pool, select, softmax
+from ptqlab.ops import (
+    activation,
+    conv,
+    elementwise,
+    floats,
+    gather,
+    layout,
+    matmul,
+    norm,
+    pool,
+    resize,
+    select,
+    softmax,
+)
 from ptqlab.ops.spec import Engine, OpSpec, Role
 
 # operators of which the node decides what it is
-VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {}
+VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {"Resize": resize.resize_of}
 
 OPERATORS: dict[str, OpSpec] = {
     spec.op_type: spec
@@ -24,6 +37,7 @@ OPERATORS: dict[str, OpSpec] = {
         *pool.SPECS,
         *layout.SPECS,
         *gather.SPECS,
+        *resize.SPECS,
         *floats.SPECS,
     )
 }

@@ -92,13 +92,15 @@ def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | N
                       "ptqlab does not simulate yet, so the node runs in float on the CPU."), "float-unit-not-modelled"
     if wanted == "dual-int16":
         if not spec.is_tae:
-            return QType.INT16, "dual-int16 is a type of Conv, MatMul and Gemm only: int16 is given.", "dual-only-tae"
+            best = spec.types_on(platform)[-1]
+            return best, f"dual-int16 is a type of Conv, MatMul and Gemm only: {best.value} is given.", "dual-only-tae"
         return QType.INT16, ("int16 features with int8 weights are given: this version of ptqlab has no kernel for "
                              "dual-int16 weights yet."), "dual-not-modelled"
     qtype = QType(wanted)
-    if qtype not in spec.qtypes:
-        best = spec.qtypes[-1]
-        return best, f"{spec.op_type} has no {wanted} on the BPU: {best.value} is given.", "type-not-available"
+    types = spec.types_on(platform)
+    if qtype not in types:
+        best = types[-1]
+        return best, f"{spec.op_type} has no {wanted} on {platform.march}: {best.value} is given.", "type-not-available"
     return qtype, "", ""
 
 

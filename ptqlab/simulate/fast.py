@@ -126,8 +126,9 @@ def _fast_model(nodes: Mapping[str, ir.Node], part: Part, wanted: list[str]) -> 
     fast = _FastGraph(shapes)
     inputs = []
     for name in part.inputs:
-        plain = None if dtypes[name] is None or dtypes[name].numpy() in CARRIED else dtypes[name]
-        fast.values[name] = ir.Value(name=name, shape=shapes[name], type=ir.TensorType(plain or FLOAT))
+        own = dtypes[name]
+        carried = FLOAT if own is None or own.numpy() in CARRIED else own
+        fast.values[name] = ir.Value(name=name, shape=shapes[name], type=ir.TensorType(carried))
         inputs.append(fast.values[name])
     for name in part.nodes:
         fast.add(nodes[name])
