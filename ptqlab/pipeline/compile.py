@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptqlab import config as configuration
+from ptqlab import workers
 from ptqlab.artifacts.files import Workspace, artifact_name
 from ptqlab.artifacts.models import write_quantized
 from ptqlab.artifacts.tables import node_info_csv
@@ -92,7 +93,9 @@ def _stages(run: _Run, skip: str | None) -> Record:
     samples = _samples(run, graph)
     with run.stage("calibrate", counts_itself=True):
         recipe = requests.make_recipe(graph, plan, run.config)
-        calibration = calibrate(graph, plan, samples, len(samples), run.watch, recipe, run.executor)
+        with workers.opened(run.executor) as pool:
+            store = requests.store(run.config)
+            calibration = calibrate(graph, plan, samples, len(samples), run.watch, recipe, pool, store)
         run.watch.log(f"calibration: {calibration.method}")
         run.tell(calibration.findings)
         encodings = encode(graph, plan, calibration)

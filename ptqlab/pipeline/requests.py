@@ -10,7 +10,9 @@ from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
 from ptqlab.quantize import recipe
 from ptqlab.quantize.recipe import Recipe
+from ptqlab.quantize.store import Store
 from ptqlab.stages.plan import Plan
+from ptqlab.workers import session_store
 
 
 def make_asks(graph: FloatGraph, config: Config) -> tuple[Asks, list[Finding]]:
@@ -84,6 +86,14 @@ def make_recipe(graph: FloatGraph, plan: Plan, config: Config) -> Recipe:
     if calibration.data is None or calibration.calibration_type == "skip":
         return recipe.plain(plan)
     return recipe.make_recipe(graph, plan, calibration.quant, memberships(graph, calibration.quant))
+
+
+def store(config: Config) -> Store:
+    """Where calibration results stay: in this session, and in cache_path where cache_mode asks for it."""
+    compiler = config.compiler
+    if compiler.cache_mode == "disable" or compiler.cache_path is None:
+        return session_store()
+    return session_store(compiler.cache_path, fresh=compiler.cache_mode == "force_overwrite")
 
 
 def calibration_answers(config: Config) -> list[Finding]:

@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
-from ptqlab.ops.masks import masked_tensors, without_masks
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.encode import is_weighted
 from ptqlab.quantize.layerwise import layerwise
-from ptqlab.quantize.means import Reach, input_mean
 from ptqlab.quantize.methods import Method
-from ptqlab.quantize.observe import Seen
 from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions, few_values, large, place, slot_options
-from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
+from ptqlab.quantize.parallel import SampleSet
 from ptqlab.quantize.recipe import Correction, Recipe, plain
 from ptqlab.quantize.search import modelwise
+from ptqlab.quantize.statistics import Statistics, observe
+from ptqlab.quantize.store import Store
 from ptqlab.quantize.thresholds import SMALLEST_KL_COUNT
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 
 __all__ = ["LARGE_THRESHOLD", "SAFE_THRESHOLD", "Statistics", "calibrate", "needed_tensors", "observe"]
-
-
-@dataclass
-class Statistics:
-    """What one pass over the samples keeps.
-
-    seen     tensor -> what was seen of it
-    means    node with weights -> one array per sample, in their order (see `quantize.means`)
-    samples  number of samples
-    """
-
-    seen: dict[str, Seen]
-    means: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    samples: int = 0
-
-    @classmethod
-    def of(cls, bins: Mapping[str, int]) -> Statistics:
-        return cls({tensor: Seen.with_bins(n) for tensor, n in bins.items()})
-
-    def merge(self, later: Statistics) -> None:
-        """Take in the statistics of later samples."""
-        for tensor, seen in later.seen.items():
-            self.seen[tensor].merge(seen)
-        for name, arrays in later.means.items():
-            self.means.setdefault(name, []).extend(arrays)
-        self.samples += later.samples
 
 
 def needed_tensors(plan: Plan) -> tuple[str, ...]:
@@ -74,74 +46,6 @@ def weighted_nodes(graph: FloatGraph, plan: Plan) -> list[str]:
     return [group.main for group in plan.groups.values() if is_weighted(graph, plan, group.main)]
 
 
-class _Pass:
-    """The float model, and what is read of it for each sample."""
-
-    def __init__(self, graph: FloatGraph, bins: Mapping[str, int], corrected: Sequence[str], with_means: int) -> None:
-        self.bins = bins
-        self.reaches = {name: Reach.of(graph.node(name)) for name in corrected}
-        self.with_means = with_means
-        self.masked = masked_tensors(graph.nodes)
-        self.inputs = {str(v.name) for v in graph.inputs}
-        self.features = {name: str(graph.node(name).inputs[0].name) for name in corrected}  # type: ignore[union-attr]
-        self.tensors = [t for t in bins if t not in self.inputs]
-        more = [t for t in self.features.values() if t not in self.inputs and t not in bins]
-        computed = list(dict.fromkeys([*self.tensors, *more]))
-        self.runner = PortableSession(graph.model, computed) if computed else None
-        self.computed = computed
-
-    def __call__(self, item: tuple[int, Sample]) -> Statistics:
-        """Statistics of one sample, to be merged by who asked."""
-        alone = Statistics.of(self.bins)
-        self.take(*item, alone)
-        return alone
-
-    def take(self, index: int, sample: Sample, into: Statistics) -> None:
-        means = index < self.with_means
-        names = self.computed if means else self.tensors
-        arrays = dict(zip(names, self.runner.run(names, sample), strict=True)) if self.runner and names else {}
-        for tensor, seen in into.seen.items():
-            values = arrays[tensor] if tensor in arrays else sample[tensor]
-            seen.add(index, without_masks(values, self.masked[tensor]) if tensor in self.masked else values)
-        if means:
-            for name, reach in self.reaches.items():
-                feature = self.features[name]
-                x = arrays[feature] if feature in arrays else sample[feature]
-                into.means.setdefault(name, []).append(input_mean(reach, x))
-        into.samples += 1
-
-
-def observe(
-    graph: FloatGraph,
-    bins: Mapping[str, int] | Sequence[str],
-    samples: Iterable[Sample],
-    total: int,
-    watch: Watch,
-    *,
-    corrected: Sequence[str] = (),
-    with_means: int = 0,
-    executor: Executor | None = None,
-) -> Statistics:
-    """Run the float model on each sample and keep statistics of tensors (inputs of the model included).
-
-    bins       tensor -> bins of its histogram (0: none); a plain list of tensors stands for 0 everywhere
-    corrected  nodes with weights whose input means are kept, from the first `with_means` samples
-    """
-    wanted = dict(bins) if isinstance(bins, Mapping) else dict.fromkeys(bins, 0)
-    work = _Pass(graph, wanted, corrected, with_means)
-    statistics = Statistics.of(wanted)
-    with watch.stage("calibrate", total) as stage:
-        if executor is None:
-            for index, sample in enumerate(samples):
-                work.take(index, sample, statistics)
-                stage.step()
-        else:
-            for alone in ordered(executor, work, enumerate(samples)):
-                statistics.merge(alone)
-                stage.step()
-    return statistics
-
-
 def calibrate(
     graph: FloatGraph,
     plan: Plan,
@@ -150,6 +54,7 @@ def calibrate(
     watch: Watch,
     recipe: Recipe | None = None,
     executor: Executor | None = None,
+    store: Store | None = None,
 ) -> Calibration:
     """Thresholds of every slot, and input means where biases are to be corrected.
 
@@ -162,6 +67,7 @@ def calibrate(
         corrected=weighted_nodes(graph, plan) if correction else (),
         with_means=correction.num_sample if correction else 0,
         executor=executor,
+        store=store,
     )
     findings = list(recipe.findings)
     options = {
@@ -178,10 +84,10 @@ def calibrate(
         answers["bias_correction"] = {"samples": min(correction.num_sample, statistics.samples), "nodes": len(means)}
     found = Calibration(thresholds, total, describe(recipe), tuple(findings), means, answers)
     if recipe.search == "layerwise":
-        found, choices = layerwise(graph, plan, recipe, options, found, samples, total, watch, executor)
+        found, choices = layerwise(graph, plan, recipe, options, found, samples, total, watch, executor, store)
         answers |= {"search": recipe.search, "metric": recipe.metric, "choices": [c.to_dict() for c in choices]}
     elif recipe.search:
-        found, scores = modelwise(graph, plan, recipe, options, found, samples, total, watch, executor)
+        found, scores = modelwise(graph, plan, recipe, options, found, samples, total, watch, executor, store)
         answers |= {"search": recipe.search, "metric": recipe.metric, "scores": [s.to_dict() for s in scores]}
     if recipe.search:
         found = replace(found, method=_chosen(found, recipe), answers=answers)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from ptqlab.quantize.options import SlotOptions
 from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
 from ptqlab.quantize.pieces import Head, Map, piece_model, quantizer_names
 from ptqlab.quantize.recipe import Recipe
+from ptqlab.quantize.store import Kept, Store, digest_of, model_digest
 from ptqlab.quantize.trial import numbers_of
 from ptqlab.stages.calibration import Calibration, Threshold, encoding
 from ptqlab.stages.plan import Plan
@@ -122,6 +123,7 @@ class Search:
     """The search over one graph."""
 
     def __init__(self, graph: FloatGraph, plan: Plan, recipe: Recipe, options: Mapping[str, SlotOptions]) -> None:
+        self.graph = graph
         self.metric = METRICS[recipe.metric]
         cuts = Map(graph)
         entries = entries_of(graph, plan)
@@ -146,9 +148,24 @@ class Search:
         self.job = _Job(graph, cuts, tasks)
 
     def run(
-        self, samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None, exhaustive: bool = False,
+        self, samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None,
+        store: Store | None = None, exhaustive: bool = False,
     ) -> dict[str, Choice]:
         """The choice for every slot that has one; `exhaustive` drops nothing on the way (the definition)."""
+        kept = Kept(store, self._key(exhaustive) if store else "", samples, total)
+        try:
+            return self._race(kept, samples, total, watch, executor, exhaustive)
+        finally:
+            kept.save()
+
+    def _key(self, exhaustive: bool) -> str:
+        numbers = [n for t in self.job.tasks.values() for n in t.numbers]
+        names = list(self.candidates)
+        return digest_of("layerwise", self.metric.name, exhaustive, model_digest(self.graph), names, *numbers)
+
+    def _race(
+        self, kept: Kept, samples: SampleSet, total: int, watch: Watch, executor: Executor | None, exhaustive: bool,
+    ) -> dict[str, Choice]:
         alive: dict[str, list[int]] = {slot: list(range(len(c))) for slot, c in self.candidates.items()}
         found: dict[str, dict[int, list[list[Agreement]]]] = {s: {i: [] for i in c} for s, c in alive.items()}
         dropped: dict[str, dict[int, int]] = {slot: {} for slot in alive}
@@ -156,11 +173,14 @@ class Search:
             done = 0
             for until in _rounds(total, exhaustive or self.metric.name == "chebyshev"):
                 racing = {slot: tuple(c) for slot, c in alive.items() if len(c) > 1}
-                items = ((samples[index], racing) for index in range(done, until))
-                for result in ordered(executor, self.job, items):
-                    for slot, candidates in result.items():
+                items = ((samples[index], racing) for index in range(max(done, kept.known), until))
+                fresh = ordered(executor, self.job, items)
+                for number in range(done, until):
+                    if number >= kept.known:
+                        kept.add(_plain(next(fresh)))
+                    for slot, candidates in kept.results[number].items():
                         for index, agreements in candidates.items():
-                            found[slot][index].append(agreements)
+                            found[slot][int(index)].append([Agreement(*a) for a in agreements])
                     stage.step()
                 done = until
                 if done < total:
@@ -180,6 +200,11 @@ class Search:
             best = index if self.metric.better(scores[index], scores[best]) else best
         measured = {words[i]: s for i, s in scores.items()} if len(alive) > 1 or not dropped else {}
         return Choice(slot, words[best], measured, {words[i]: n for i, n in dropped.items()})
+
+
+def _plain(found: Mapping[str, Mapping[int, list[Agreement]]]) -> dict[str, dict[str, list[Any]]]:
+    """What a job found, as JSON holds it."""
+    return {slot: {str(i): [astuple(a) for a in outputs] for i, outputs in c.items()} for slot, c in found.items()}
 
 
 def pooled(agreements: Sequence[list[Agreement]]) -> list[Agreement]:
@@ -218,11 +243,11 @@ def _beaten(found: Mapping[int, list[list[Agreement]]], metric: Metric) -> list[
 
 def layerwise(
     graph: FloatGraph, plan: Plan, recipe: Recipe, options: Mapping[str, SlotOptions], start: Calibration,
-    samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None,
+    samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None, store: Store | None = None,
 ) -> tuple[Calibration, list[Choice]]:
     """The calibration with the best candidate of every slot, and how each was chosen."""
     search = Search(graph, plan, recipe, options)
-    choices = search.run(samples, total, watch, executor)
+    choices = search.run(samples, total, watch, executor, store)
     thresholds = dict(start.thresholds)
     counts: dict[str, int] = {}
     for slot, choice in choices.items():

@@ -1,9 +1,9 @@
 """modelwise_search: which candidate, taken for the whole model, leaves its outputs nearest to the float model's."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from ptqlab.graph import FloatGraph
 from ptqlab.quantize.encode import encode, encode_slots
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.options import SlotOptions
-from ptqlab.quantize.parallel import PortableSession, Sample, ordered
+from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
 from ptqlab.quantize.recipe import Recipe
+from ptqlab.quantize.store import Kept, Store, digest_of, model_digest
 from ptqlab.quantize.trial import Trial
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
@@ -45,7 +46,7 @@ def same_lists(recipe: Recipe) -> dict[tuple[Method, ...], list[str]]:
 
 def modelwise(
     graph: FloatGraph, plan: Plan, recipe: Recipe, options: Mapping[str, SlotOptions], start: Calibration,
-    samples: Iterable[Sample], total: int, watch: Watch, executor: Executor | None = None,
+    samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None, store: Store | None = None,
 ) -> tuple[Calibration, list[Score]]:
     """The calibration with the best candidate for the whole model, and every candidate's score.
 
@@ -61,7 +62,7 @@ def modelwise(
         tries = [_with(chosen, options, slots, index) for index in range(len(methods))]
         trial = trial or Trial(graph, plan, encode(graph, plan, chosen))
         numbers = [trial.numbers(encode_slots(plan, t)) for t in tries]
-        found = [metric.score(a) for a in compare(graph, trial, numbers, samples, total, watch, executor)]
+        found = [metric.score(a) for a in compare(graph, trial, numbers, samples, total, watch, executor, store)]
         best = 0
         for index, score in enumerate(found):
             best = index if metric.better(score, found[best]) else best
@@ -96,8 +97,8 @@ def _agreement(a: np.ndarray, b: np.ndarray) -> Agreement:
 
 
 def compare(
-    graph: FloatGraph, trial: Trial, numbers: Sequence[Mapping[str, np.ndarray]], samples: Iterable[Sample], total: int,
-    watch: Watch, executor: Executor | None = None,
+    graph: FloatGraph, trial: Trial, numbers: Sequence[Mapping[str, np.ndarray]], samples: SampleSet, total: int,
+    watch: Watch, executor: Executor | None = None, store: Store | None = None,
 ) -> list[list[Agreement]]:
     """Agreement of every output with the float model over all samples, for each set of trial inputs.
 
@@ -106,13 +107,22 @@ def compare(
     keys = [b"".join(n[name].tobytes() for name in sorted(n)) for n in numbers]
     first = {key: index for index, key in reversed(list(enumerate(keys)))}
     distinct = sorted(first.values())
-    sums: list[list[Agreement]] = []
+    key = digest_of("modelwise", model_digest(graph), trial.digest, *(numbers[i] for i in distinct)) if store else ""
+    kept = Kept(store, key, samples, total)
     job = _Comparison(graph, trial, [numbers[i] for i in distinct])
     with watch.stage("search", total) as stage:
-        for found in ordered(executor, job, samples):
-            sums = sums or [[Agreement() for _ in outputs] for outputs in found]
-            for candidate, more in zip(sums, found, strict=True):
-                for agreement, one in zip(candidate, more, strict=True):
-                    agreement.merge(one)
-            stage.step()
+        try:
+            for _ in range(kept.known):
+                stage.step()
+            rest = (samples[i] for i in range(kept.known, total))
+            for found in ordered(executor, job, rest):
+                kept.add([[astuple(a) for a in outputs] for outputs in found])
+                stage.step()
+        finally:
+            kept.save()
+    sums = [[Agreement() for _ in trial.output_names] for _ in distinct]
+    for result in kept.results:
+        for candidate, more in zip(sums, result, strict=True):
+            for agreement, one in zip(candidate, more, strict=True):
+                agreement.merge(Agreement(*one))
     return [sums[distinct.index(first[key])] for key in keys]

@@ -17,6 +17,7 @@ from ptqlab.ops.spec import Encoding
 from ptqlab.quantize.calibrated import QTYPE, SLOT, calibrated_model, with_folded_weights
 from ptqlab.quantize.parallel import PortableSession
 from ptqlab.quantize.pieces import PARTS, insert_quantizer, quantizer_names
+from ptqlab.quantize.store import digest_of
 from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 
@@ -32,6 +33,7 @@ class Trial:
 
     def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
         model = with_folded_weights(calibrated_model(graph, plan, encodings), encodings)
+        self.digest = digest_of(*(w for e in encodings.weights.values() for w in (e.codes, e.scale, e.bias)))
         self.output_names = tuple(str(v.name) for v in model.graph.outputs)
         self._names: dict[tuple[str, QType], dict[str, str]] = {}
         self._values: dict[str, ir.Value] = {}
