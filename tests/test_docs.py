@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,7 @@ def test_the_readmes_have_the_same_parts() -> None:
 
 
 @pytest.mark.parametrize("name", READMES)
-def test_python_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python example of a README runs in a folder where `ptqlab demo` has run."""
     monkeypatch.chdir(tmp_path)
     digits.write_config(tmp_path / "demo_output")
@@ -50,17 +50,19 @@ def test_python_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert examples
     for example in examples:
         exec(compile(example, name, "exec"), {})
-    assert "Conv" in capsys.readouterr().out
+    assert (tmp_path / "out16" / "digits_quantized_model.bc").is_file()
 
 
 def test_the_map_names_the_packages() -> None:
-    """The map in ARCHITECTURE.md has every package but examples, and no package that does not exist."""
+    """The map in ARCHITECTURE.md has every package but examples, and none that the import rules do not know."""
     drawn = next(block for block in blocks("ARCHITECTURE.md", "") if "| placement |" in block)
     named = set()
     for line in drawn.splitlines():
         named |= {word.strip() for word in re.split(r"\s{2,}", line)[0].split("|")}
+    project = tomllib.loads(page("pyproject.toml"))
+    layers = " ".join(project["tool"]["importlinter"]["contracts"][0]["layers"])
     packages = {path.parent.name for path in (ROOT / "ptqlab").glob("*/__init__.py")} - {"examples"}
-    assert named - {"events", "errors"} == packages, "bring the map in ARCHITECTURE.md up to date"
+    assert packages <= named <= set(re.findall(r"ptqlab\.(\w+)", layers)), "bring the map in ARCHITECTURE.md up to date"
 
 
 @pytest.mark.parametrize("name", PAGES)
