@@ -137,7 +137,8 @@ def flattening(work: Work, node: ir.Node) -> None:
     axis = get_int(node, "axis", 1)
     axis += len(shape) if axis < 0 else 0
     if not 0 <= axis < len(shape):
-        raise _unsupported(node, f"axis {get_int(node, 'axis', 1)} of a tensor of {len(shape)} dimensions", "an axis it has")
+        found = f"axis {get_int(node, 'axis', 1)} of a tensor of {len(shape)} dimensions"
+        raise _unsupported(node, found, "an axis it has")
     long = [i for i in range(axis, len(shape)) if shape[i] != 1]
     if len(long) <= 1:
         node.attributes["axis"] = ir.AttrInt64("axis", long[0] if long else min(axis, len(shape) - 1))
