@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -67,15 +67,22 @@ def one_node(op: str, feeds: Feeds, constants: Mapping[str, object] | None = Non
 
 
 def lowered(proto: onnx.ModelProto | FloatGraph, *samples: Feeds, qtype: str = "int8",
-            asks: Mapping[str, Ask] | None = None, march: str = "nash-e", output: object = None) -> Lowered:
+            asks: Mapping[str, Ask] | None = None, march: str = "nash-e", output: object = None,
+            asymmetric: bool = False) -> Lowered:
     """Quantize a model for samples (all nodes of type `qtype`, unless `asks` says otherwise) and run it on the first.
+
+    asymmetric  every tensor gets the range it was seen in, with a zero point, instead of -T to T
 
     The reference kernels, the fast path and onnxruntime on the integer model must agree in every bit.
     """
     graph = proto if isinstance(proto, FloatGraph) else optimize(load(proto))
     wanted = {str(n.name): Ask(qtype, level="model") for n in graph.nodes} | dict(asks or {})
     plan = place(graph, platform(march), Asks(wanted, output))
-    encodings = encode(graph, plan, calibrate(graph, plan, list(samples), len(samples), Watch()))
+    calibration = calibrate(graph, plan, list(samples), len(samples), Watch())
+    if asymmetric:
+        ranges = {s: replace(t, bounds=(min(t.low, 0.0), max(t.high, 0.0))) for s, t in calibration.thresholds.items()}
+        calibration = replace(calibration, thresholds=ranges)
+    encodings = encode(graph, plan, calibration)
     quantized = lower(graph, plan, encodings)
     keep = [t.name for t in quantized.integers.values()]
     names = list(dict.fromkeys([str(o.name) for o in graph.outputs] + keep))
