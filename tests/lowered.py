@@ -80,8 +80,9 @@ def lowered(proto: onnx.ModelProto | FloatGraph, *samples: Feeds, qtype: str = "
     plan = place(graph, platform(march), Asks(wanted, output))
     calibration = calibrate(graph, plan, list(samples), len(samples), Watch())
     if asymmetric:
-        ranges = {s: replace(t, bounds=(min(t.low, 0.0), max(t.high, 0.0))) for s, t in calibration.thresholds.items()}
-        calibration = replace(calibration, thresholds=ranges)
+        ranges = {s: replace(t, bounds=(min(t.low, 0.0), max(t.high, 0.0))) for s, t in calibration.thresholds.items()
+                  if t.low != t.high}
+        calibration = replace(calibration, thresholds={**calibration.thresholds, **ranges})
     encodings = encode(graph, plan, calibration)
     quantized = lower(graph, plan, encodings)
     keep = [t.name for t in quantized.integers.values()]
