@@ -12,7 +12,8 @@ Codes of this package (PTQ10x to PTQ12x refuse, PTQ13x tell):
     PTQ119 model-local function    PTQ120 data fed to a model
     PTQ130 ir_version lowered      PTQ131 nodes sorted              PTQ132 nodes renamed
     PTQ133 unused input            PTQ134 stated shape overruled    PTQ135 shape taken from a run
-    PTQ136 half precision widened  PTQ137 functions inlined         PTQ138 meaning fixed for inference
+    PTQ136 half precision widened  PTQ137 written out              PTQ138 meaning fixed for inference
+    PTQ139 cut at output_nodes
 """
 
 from __future__ import annotations

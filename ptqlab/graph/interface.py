@@ -136,7 +136,7 @@ def cut_outputs(graph: onnx.GraphProto, output_nodes: Sequence[str], aliases: Ma
     graph.node.extend(reversed(nodes))
     return [
         Finding(
-            "PTQ138",
+            "PTQ139",
             f"Cut at output_nodes: {len(chosen)} outputs, {before - len(nodes)} of {before} nodes left out.",
             severity="note",
         )

@@ -77,11 +77,19 @@ def optimize(graph: FloatGraph, watch: Watch | None = None) -> FloatGraph:
     return result
 
 
+def _apply(work: Work, name: str, one: Pass) -> int:
+    changes = one(work)
+    if changes:
+        places = "1 place" if changes == 1 else f"{changes} places"
+        work.watch.log(f"{name}: {type(one).__name__} changed {places}.")
+    return changes
+
+
 def run_group(work: Work, name: str, group: Sequence[Pass]) -> None:
     """Run passes in turn until a whole round changes nothing."""
     before = work.graph.num_nodes()
     for _ in range(MOST_ROUNDS):
-        if not sum(one(work) for one in group):
+        if not sum(_apply(work, name, one) for one in group):
             break
     else:
         raise AssertionError(f"passes of group {name!r} do not come to rest")

@@ -65,10 +65,11 @@ def test_names_survive_and_fused_names_are_aliases() -> None:
 
 
 def test_the_log_says_what_each_group_did() -> None:
-    """Node counts before and after, and reasons of what was left."""
+    """What each pass changed, node counts before and after, and reasons of what was left."""
     _, lines = optimized(*MODELS["bn_alone"]())
     assert lines == [
         "bn_shared (BatchNormalization) left as it is: the result of 'conv' is needed elsewhere, too",
+        "replace: SplitBatchNormalization changed 3 places.",
         "After replace, the number of nodes has changed from 5 to 8.",
     ]
 
