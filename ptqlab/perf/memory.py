@@ -56,7 +56,8 @@ def memory(layers: Sequence[Layer]) -> Memory:
     read, written = (sum(pair[i] for pair in attention) for i in (0, 1))
     return Memory(
         loaded=weights + inputs + beyond + read, stored=leaving + beyond + written, input=inputs, output=leaving,
-        static=weights, intermediate=max(0, alive[peak] - SRAM_BYTES), peak_live=alive[peak], peak_layer=layers[peak].name,
+        static=weights, intermediate=max(0, alive[peak] - SRAM_BYTES), peak_live=alive[peak],
+        peak_layer=layers[peak].name,
     )
 
 
