@@ -18,8 +18,9 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.errors import Problem, PtqError, raise_if, shorten
-from ptqlab.graph import save
+from ptqlab.graph import outer_values, save
 from ptqlab.graph.files import attach, read_artifact
+from ptqlab.graph.topology import check_topology, check_types
 from ptqlab.ops.integer import DOMAIN, INTEGER_OPS
 from ptqlab.ops.integer.movers import MOVERS
 from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
@@ -28,6 +29,9 @@ from ptqlab.stages.schedule import schedule
 FORMAT = 1
 KIND, VERSION, INTEGERS, ABOUT = "ptqlab.kind", "ptqlab.format", "ptqlab.integers", "ptqlab.about"
 DEVICE = "ptqlab.device"
+KINDS = ("bc", "hbm")
+# operands of integer operators that are numbers and never computed; multipliers and shifts are, too
+CONSTANTS = ("weight", "bias", "window", "axes", "pads")
 NOTE = "written by ptqlab for its BPU simulator; not loadable on a board"
 REMEDY = "compile the model again with this version of ptqlab"
 
@@ -78,16 +82,38 @@ def read_quantized(path: Path) -> Artifact:
         raise PtqError(
             Problem("PTQ611", where, f"format {shorten(props.get(VERSION, 'missing'))}", f"format {FORMAT}", REMEDY)
         )
-    loaded = attach(model, parsed.tensors)
-    raise_if(_problems(loaded, where), f"{path.name} is damaged")
+    damaged = f"{path.name} is damaged"
+    raise_if([*check_types(model), *check_topology(model)], damaged)
+    try:
+        loaded = attach(model, parsed.tensors)
+    except ir.serde.SerdeError as error:
+        found = f"a graph that cannot be read: {shorten(error.__cause__ or error)}"
+        raise PtqError(Problem("PTQ612", where, found, "a graph that ptqlab wrote", REMEDY), damaged) from None
+    raise_if(_problems(loaded, where), damaged)
     try:
         integers = {str(k): _integer_tensor(v) for k, v in json.loads(props[INTEGERS]).items()}
         about = json.loads(props[ABOUT])
+        if not isinstance(about, dict) or props[KIND] not in KINDS:
+            raise TypeError(f"kind {props[KIND]!r} with a block of {type(about).__name__}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PtqError(
-            Problem("PTQ612", where, f"unreadable metadata: {shorten(error)}", "the block ptqlab wrote", REMEDY)
+            Problem("PTQ612", where, f"unreadable metadata: {shorten(error)}", "the block ptqlab wrote", REMEDY),
+            damaged,
         ) from None
-    parts = schedule(loaded.graph, lambda n: n.metadata_props.get(DEVICE, "CPU"))
+    known = {str(o.name) for n in loaded.graph for o in n.outputs} | {v.name for v in loaded.graph.inputs}
+    raise_if(
+        [
+            Problem("PTQ612", f"{where}: tensor {shorten(k)}", f"no tensor '{shorten(t.name)}'", "its codes", REMEDY)
+            for k, t in integers.items() if t.name not in known
+        ],
+        damaged,
+    )
+    # whatever functions the file brings, an operator does what this version of ptqlab says
+    loaded.functions.clear()
+    for name in sorted({n.op_type for n in loaded.graph if n.domain == DOMAIN}):
+        function = INTEGER_OPS[name].function()
+        loaded.functions[function.identifier()] = function
+    parts = schedule(loaded.graph, lambda n: n.metadata_props[DEVICE])
     return Artifact(QuantizedModel(loaded, integers, parts).verify(), props[KIND], about)
 
 
@@ -98,13 +124,29 @@ def _integer_tensor(data: Mapping[str, Any]) -> IntegerTensor:
 
 def _problems(model: ir.Model, where: str) -> list[Problem]:
     """Nodes that ptqlab would not have written."""
-    problems = []
+    problems = [
+        Problem("PTQ612", f"{where}: input {shorten(v.name)}", "no fixed shape", "a fixed shape", REMEDY)
+        for v in model.graph.inputs if v.shape is None or not v.shape.is_static()
+    ]
     names: set[str] = set()
+    done: set[ir.Node] = set()
     for node in model.graph:
         label = f"{where}: node {shorten(node.name)}"
         if not node.name or node.name in names:
             problems.append(Problem("PTQ612", label, "a missing or repeated node name", "distinct names", REMEDY))
         names.add(str(node.name))
+        late = [str(v.name) for v in outer_values(node) if (made := v.producer()) is not None and made not in done]
+        if late:
+            problems.append(Problem("PTQ612", label, f"it stands before what makes {shorten(', '.join(late))}",
+                                    "nodes in the order in which they run", REMEDY))
+        done.add(node)
+        device = node.metadata_props.get(DEVICE)
+        if device not in ("BPU", "CPU") or (node.domain == DOMAIN and device != "BPU"):
+            problems.append(Problem("PTQ612", label, f"device {shorten(device)}", "BPU or CPU", REMEDY))
+        problems += [
+            Problem("PTQ612", label, f"output {shorten(out.name)} without type or fixed shape", "both", REMEDY)
+            for out in node.outputs if out.name and not _is_whole(out)
+        ]
         if node.domain == DOMAIN:
             problems += _operator_problems(node, label)
         elif node.domain:
@@ -122,6 +164,11 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
                 Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(MOVERS)), REMEDY)
             )
     return problems
+
+
+def _is_whole(value: ir.Value) -> bool:
+    typed = value.dtype not in (None, ir.DataType.UNDEFINED)
+    return typed and value.shape is not None and value.shape.is_static()
 
 
 def _operator_problems(node: ir.Node, label: str) -> list[Problem]:
@@ -143,6 +190,13 @@ def _operator_problems(node: ir.Node, label: str) -> list[Problem]:
                 "PTQ612", label, f"{len(node.inputs)} inputs", f"{len(spec.inputs)}: {', '.join(spec.inputs)}", REMEDY
             )
         )
+    computed = [
+        i for i, v in zip(spec.inputs, node.inputs, strict=False)
+        if v is None or (v.const_value is None and (i in CONSTANTS or i.endswith(("multiplier", "shift"))))
+    ]
+    if computed:
+        problems.append(Problem("PTQ612", label, f"missing or computed operands: {', '.join(computed)}",
+                                "every operand, these as constants", REMEDY))
     wrong = [a for a, kind in spec.attributes.items() if a not in node.attributes or node.attributes[a].type != kind]
     if wrong:
         problems.append(Problem("PTQ612", label, f"attributes missing or of another type: {', '.join(wrong)}",

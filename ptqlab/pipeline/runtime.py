@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.artifacts.models import Artifact, read_quantized
-from ptqlab.errors import Problem, PtqError, nearest, raise_if
+from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
 from ptqlab.graph import Session, session
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
 from ptqlab.stages.record import TensorInfo
@@ -94,7 +94,19 @@ class Runtime:
             "Running the model",
         )
         self._check.check_feeds(feeds)
-        results = self._run(feeds)
+        try:
+            results = self._run(feeds)
+        except PtqError:
+            raise
+        except Exception as error:
+            # a hostile file can be wrong in more ways than reading it can see
+            raise PtqError(
+                Problem(
+                    "PTQ623", str(self.path), f"it cannot be run: {type(error).__name__}: {shorten(error)}",
+                    "a file as ptqlab wrote it", "compile the model again; if the file is new, this is a bug in ptqlab",
+                ),
+                "Running the model",
+            ) from error
         return [results[n] for n in (self.output_names if names is None else names)]
 
     @property
