@@ -21,6 +21,10 @@ TABLE_ERROR = "ptqlab.table_error"
 NOTABLE_ERROR, LARGE_ERROR = 1.0, 64.0
 # scales from here on are so coarse that rounding to whole numbers changes nothing a code could show
 COARSE = 2.0**20
+# rad between codes; half of it is an error of 5 % of the amplitude
+COARSE_PHASE = 0.1
+ONE_PERIOD = ("bring the operand into one period (-pi to pi) before it is quantized: x - 2 pi round(x / 2 pi); "
+              "nash-h and nash-p have float32 for it")
 
 
 def one_constant_number(node: ir.Node, platform: Platform) -> str | None:
@@ -70,6 +74,8 @@ def lower_table(ctx: Lowering, node: ir.Node) -> None:
         return function.at(real, node) / float(out.scale) + out.zero_point
 
     to = int(ir.DataType.from_numpy(out.qtype.numpy))
+    if node.op_type in ("Sin", "Cos") and float(x.encoding.scale) > COARSE_PHASE:
+        ctx.report(_coarse_phase(node, x.encoding))
     if x.encoding.qtype is QType.INT8:
         entries = exact_table(target, out.low, out.high).astype(out.qtype.numpy)
         ctx.write(node, "Int8Table", {"x": x.value, "table": entries}, {"to": to})
@@ -82,11 +88,21 @@ def lower_table(ctx: Lowering, node: ir.Node) -> None:
         ctx.report(_inaccurate(node, x.encoding, out, table.error))
 
 
+def _coarse_phase(node: ir.Node, x: Encoding) -> Finding:
+    step = float(x.scale)
+    return Finding(
+        "PTQ514",
+        f"{node.op_type} {node.name}: its operand reaches +-{step * x.high:.4g} rad, so that neighbouring "
+        f"{x.qtype.value} codes lie {step:.3g} rad apart ({100 * step / (2 * np.pi):.3g} % of a period)",
+        (str(node.name),), ONE_PERIOD, "warning" if step > 5 * COARSE_PHASE else "note",
+    )
+
+
 def _inaccurate(node: ir.Node, x: Encoding, out: Encoding, error: float) -> Finding:
     reach = float(x.scale) * x.high
     hint = "clip the operand away from where the function is steep"
     if node.op_type in ("Sin", "Cos"):
-        hint = "bring the operand into one period (-pi to pi) before it is quantized: x - 2 pi round(x / 2 pi)"
+        hint = ONE_PERIOD
     return Finding(
         "PTQ511",
         f"{node.op_type} {node.name}: its int16 table of {SEGMENTS} segments follows the curve over +-{reach:.4g} to "

@@ -146,6 +146,20 @@ def test_a_sine_over_many_periods_is_reported() -> None:
     assert off <= noted + 0.5
 
 
+@pytest.mark.parametrize(("reach", "qtype", "severity"), [
+    (3.0, "int8", None), (20.0, "int8", "note"), (100.0, "int8", "warning"), (100.0, "int16", None),
+])
+def test_a_phase_in_coarse_steps_is_reported(reach: float, qtype: str, severity: str | None) -> None:
+    """int8 codes of 100 rad lie 0.79 rad apart: the table is exact, its operand is not; one period avoids it."""
+    x = np.linspace(-reach, reach, 101, dtype=np.float32)[None]
+    run = lowered(one_node("Cos", {"x": x}), {"x": x}, qtype=qtype)
+    found = [f for f in run.quantized.findings if f.code == "PTQ514"]
+    assert [f.severity for f in found] == ([severity] if severity else [])
+    if severity == "warning":
+        assert "+-100 rad" in found[0].message and "0.787 rad apart (12.5 % of a period)" in found[0].message
+        assert "one period" in found[0].hint
+
+
 def test_an_ordinary_table_is_not_reported() -> None:
     """A sigmoid's table is as good as one step: noted in the file, no finding."""
     x = span("Sigmoid")
