@@ -110,8 +110,8 @@ def read_quantized(path: Path) -> Artifact:
     )
     # whatever functions the file brings, an operator does what this version of ptqlab says
     loaded.functions.clear()
-    for name in sorted({n.op_type for n in loaded.graph if n.domain == DOMAIN}):
-        function = INTEGER_OPS[name].function()
+    used = {n.op_type for n in loaded.graph if n.domain == DOMAIN}
+    for function in (op.function() for name, op in INTEGER_OPS.items() if name in used):
         loaded.functions[function.identifier()] = function
     parts = schedule(loaded.graph, lambda n: n.metadata_props[DEVICE])
     return Artifact(QuantizedModel(loaded, integers, parts).verify(), props[KIND], about)
