@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ptqlab import config as configuration
+from ptqlab import perf
 from ptqlab import workers
 from ptqlab.artifacts.files import Workspace, artifact_name
 from ptqlab.artifacts.models import write_quantized
@@ -22,7 +24,6 @@ from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
 from ptqlab.passes import optimize
-from ptqlab.perf import estimate, from_plan
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
 from ptqlab.pipeline.measure import Measures, measure
@@ -119,15 +120,23 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if interface is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))
-    perf = _estimate(run, graph, plan)
-    return _finish(run, graph, plan, calibration, measures, target, len(samples), skip, perf)
+    figures = _estimate(run, graph, plan)
+    return _finish(run, graph, plan, calibration, measures, target, len(samples), skip, figures)
 
 
 def _estimate(run: _Run, graph: FloatGraph, plan: Plan) -> dict[str, Any]:
     """The static performance estimate, as plain data."""
+    march = run.config.model.march
+    # where public sources differ a configuration may ask for more cores than are counted here, and was warned
+    cores = min(run.config.compiler.core_num, platform(march).cores)
     with run.stage("estimate"):
-        result = estimate(from_plan(graph, plan), run.config.model.march, core_num=run.config.compiler.core_num)
-        run.watch.log(f"FPS={result.fps_1_thread:.1f}, latency = {result.latency_us:.1f} us (estimate)")
+        layers = perf.from_plan(graph, plan)
+        result = perf.estimate(layers, march, core_num=cores)
+        slow = perf.advice(layers, result)
+        run.work.path("perf_json").write_text(json.dumps(perf.performance_json(result), indent=1), encoding="utf-8")
+        run.work.path("perf_html").write_text(perf.performance_html(result, slow), encoding="utf-8")
+        for line in perf.summary_lines(result):
+            run.watch.log(line)
     return result.to_dict()
 
 
@@ -232,7 +241,7 @@ def _finish(
     target: Platform,
     samples: int,
     skip: str | None,
-    perf: Mapping[str, Any],
+    figures: Mapping[str, Any],
 ) -> Record:
     work = run.work
     keys = [k for k in ARTIFACTS if work.path(k).exists()] + ["node_info", "record"]
@@ -262,7 +271,7 @@ def _finish(
         calibration={"method": calibration.method, "samples": samples, **calibration.answers},
         artifacts={k: work.path(k).name for k in keys},
         timings=run.timings,
-        perf=perf,
+        perf=figures,
         versions=versions(),
     )
     work.path("node_info").write_text(node_info_csv(record), encoding="utf-8")
@@ -280,6 +289,8 @@ ARTIFACTS = (
     "quantized_removed",
     "deleted_nodes",
     "hbm",
+    "perf_html",
+    "perf_json",
 )
 
 
