@@ -14,6 +14,8 @@ from ptqlab.config.paths import beside, listed
 from ptqlab.errors import shorten
 from ptqlab.platforms import MARCHES, PLATFORMS
 
+# public sources contradict each other: where the manual allows more cores than the compiler's march table lists
+CORES_OF_THE_MANUAL = {"nash-h": 4}
 L2M_FAMILIES = ("nash-h", "nash-p")  # the platforms with a shared L2 memory (documented)
 
 
@@ -215,7 +217,16 @@ def check_compiler(ledger: Ledger, given: dict[str, Any], march: str | None, cac
         )
     if march in PLATFORMS:
         platform = PLATFORMS[march]
-        if given.get("core_num", 1) > platform.cores:
+        cores = given.get("core_num", 1)
+        if platform.cores < cores <= CORES_OF_THE_MANUAL.get(platform.family, 0):
+            ledger.warn(
+                "PTQ258",
+                (group, "core_num"),
+                f"core_num {cores} on {march}: the manual allows 1 to {CORES_OF_THE_MANUAL[platform.family]}, the "
+                f"compiler's march table {platform.cores}; the estimate counts {platform.cores}",
+                f"write core_num: {platform.cores} to be safe",
+            )
+        elif cores > platform.cores:
             ledger.refuse(
                 "PTQ218",
                 (group, "core_num"),

@@ -24,7 +24,8 @@ class Field:
     per_input   the ";" list has one entry per model input
     deprecated  what a warning says of the key: it is read, and has no effect
     template    templates that list the key: "simple" (then also in full), "full" or ""
-    carried     kept for the vendor's tool and written back; ptqlab itself does nothing with it, which a note says
+    carried     kept for the vendor's tool and written back; neither numbers nor estimate of ptqlab depend on it, which
+                a note says where a value is given
     """
 
     key: str
@@ -101,8 +102,9 @@ MODEL = (
           template="full"),
     Field("layer_out_dump", "bool", False, "older form of debug_mode: dump_all_layers_output",
           "旧版 dump_all_layers_output"),
-    Field("enable_vpu", "bool", True, "let the vector unit quantize and dequantize", "允许 VPU 执行量化/反量化"),
-    Field("enable_spu", "bool", True, "let the scalar unit work", "允许使用 SPU"),
+    Field("enable_vpu", "bool", True, "let the vector unit quantize and dequantize", "允许 VPU 执行量化/反量化",
+          carried=True),
+    Field("enable_spu", "bool", True, "let the scalar unit work", "允许使用 SPU", carried=True),
     Field("log_level", "int", None, "console INFO, file DEBUG, always", "日志级别（已弃用）", deprecated=NO_EFFECT),
     Field("set_node_data_type", "text", None, "use quant_config", "节点数据类型（已弃用）", deprecated=NO_EFFECT),
 )
@@ -162,18 +164,18 @@ CALIBRATION = (
 )
 COMPILER = (
     Field("compile_mode", "choice", "latency", "what the compiler optimizes for", "编译优化目标", COMPILE_MODES,
-          template="full"),
+          template="full", carried=True),
     Field("balance_factor", "int", 0, "weight of latency against bandwidth; required for compile_mode: balance",
-          "balance 模式的权衡系数", low=0, high=100, template="full"),
+          "balance 模式的权衡系数", low=0, high=100, template="full", carried=True),
     Field("optimize_level", "choice", "O2", "effort of the compiler's search", "编译优化等级", OPTIMIZE_LEVELS,
-          template="simple"),
+          template="simple", carried=True),
     Field("core_num", "int", 1, "BPU cores the model runs on", "使用的 BPU 核数", low=1, high=4, template="full"),
     Field("max_time_per_fc", "int", 0, "longest function call in microseconds: 0 (no limit) or 1000 to 10000000",
-          "单次 function call 最长时间 (us)", low=0, high=10_000_000, template="full"),
+          "单次 function call 最长时间 (us)", low=0, high=10_000_000, template="full", carried=True),
     Field("jobs", "int", 16, "processes the compiler may use", "编译进程数", low=0, high=1024, template="full",
           carried=True),
     Field("advice", "float", 0.0, "report operators slower than this many microseconds",
-          "打印耗时超过该值 (us) 的算子", low=0, template="full"),
+          "打印耗时超过该值 (us) 的算子", low=0, template="full", carried=True),
     Field("debug", "bool", True, "keep per-layer performance information", "保留逐层性能信息", carried=True),
     Field("input_source", "mapping", {}, "where an input's data comes from", "各输入的数据来源", tuple(INPUT_SOURCES),
           template="full"),
@@ -182,7 +184,7 @@ COMPILER = (
     Field("cache_path", "folder", "", "existing folder for cache_mode", "编译缓存目录", template="full",
           carried=True),
     Field("max_l2m_size", "auto_int", 0, "bytes of the shared L2 memory to use; nash-h and nash-p families only",
-          "可用 L2M 大小 (字节)", low=0, high=25_165_824),
+          "可用 L2M 大小 (字节)", low=0, high=25_165_824, carried=True),
     Field("extra_params", "mapping", {}, "passed to the compiler, e.g. {input_no_padding: true}", "编译器扩展参数",
           carried=True),
     Field("ability_entry", "text", None, "opaque", "内部参数", carried=True),

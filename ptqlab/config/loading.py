@@ -29,6 +29,7 @@ from ptqlab.config.values import (
 from ptqlab.config.yaml_reader import read_yaml
 from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
 
+CARRIED = "kept for the vendor's tool; neither the numbers nor the estimate of ptqlab depend on it"
 TITLE = "the configuration cannot be used"
 KEYWORDS = {"model": "onnx_model", "prefix": "output_model_file_prefix"}  # short names of the Python form
 SKIPS = ("export", "convert", "compile")
@@ -200,7 +201,7 @@ def read_group(ledger: Ledger, group: str, block: dict[str, Any], out: dict[str,
         if parsed is not MISSING:
             out[key] = parsed
             if row.carried and parsed != row.default:
-                ledger.note("PTQ257", path, f"{key} is kept for the vendor's tool and has no effect in ptqlab")
+                ledger.note("PTQ257", path, f"{key} is {CARRIED}")
 
 
 def model_parameters(ledger: Ledger, given: dict[str, Any]) -> ModelParameters:

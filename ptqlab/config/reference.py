@@ -19,6 +19,10 @@ from ptqlab.config.quant_fields import (
     TWO_OPERAND_OPS,
 )
 
+CARRIED = {
+    "en": " (kept for the vendor's tool; the estimate does not depend on it)",
+    "zh": "（仅供官方工具使用，不影响预估）",
+}
 HEADS = {
     "en": ("key", "default", "allowed", "meaning"),
     "zh": ("参数", "默认值", "取值", "说明"),
@@ -58,7 +62,7 @@ def row(field: Field, language: str) -> tuple[str, str, str, str]:
     if field.deprecated:
         meaning += f" ({field.deprecated})" if language == "en" else ""
     if field.carried:
-        meaning += " (kept for the vendor's tool)" if language == "en" else "（仅供官方工具使用）"
+        meaning += CARRIED[language]
     return code(field.key), shown(field.default), field.expected, meaning
 
 

@@ -58,6 +58,7 @@ def field_schema(row: Field) -> Schema:
         "quant_config": {"anyOf": [{"type": ["string", "null"]}, quant_config_schema()]},
     }
     text = f"{row.rule}. Allowed: {row.expected}" + (f". {row.key} {row.deprecated}" if row.deprecated else "")
+    text += ". Kept for the vendor's tool; the estimate does not depend on it" if row.carried else ""
     out = by_kind.get(row.kind, {"type": ["string", "null"]}) | {"description": text}
     if row.deprecated:
         out["deprecated"] = True

@@ -19,7 +19,9 @@ def make_asks(graph: FloatGraph, config: Config) -> tuple[Asks, list[Finding]]:
     """Requests for every node. Raises PtqError when the quant_config names nodes that do not exist."""
     quant = config.calibration.quant
     types = {str(n.name): n.op_type for n in graph.nodes}
-    problems, findings = quant.check_names(types, graph.aliases, [str(v) for v in graph.values])
+    problems, findings = quant.check_names(
+        types, graph.aliases, [str(v) for v in graph.values], {str(n.name): len(n.inputs) for n in graph.nodes}
+    )
     raise_if(problems, "quant_config does not fit the model")
     held = memberships(graph, quant)
     nodes = {}

@@ -79,7 +79,7 @@ def info(path: str | Path, *, name: str | None = None, encodings: bool = False) 
     model = model_info(path)
     held = model.settings.get("model_parameters", {}).get("output_model_file_prefix") or model.path.stem
     if name is not None and name not in (held, model.path.stem):
-        raise PtqError(Problem("PTQ623", "--name", repr(shorten(name)), f"{held}, the one model in {model.path.name}",
+        raise PtqError(Problem("PTQ624", "--name", repr(shorten(name)), f"{held}, the one model in {model.path.name}",
                                "leave it out"), "info")
     return InfoResult(model, encodings=encodings)
 

@@ -209,7 +209,8 @@ def test_carried_keys_are_noted(load: Loader) -> None:
     cfg = load("compiler_parameters: {jobs: 4}\n")
     assert cfg.compiler.jobs == 4
     assert [f.message for f in cfg.findings if f.code == "PTQ257"] == [
-        "config.yaml:2  compiler_parameters.jobs: jobs is kept for the vendor's tool and has no effect in ptqlab"
+        "config.yaml:2  compiler_parameters.jobs: jobs is kept for the vendor's tool; "
+        "neither the numbers nor the estimate of ptqlab depend on it"
     ]
 
 
@@ -395,3 +396,27 @@ def test_missing_file(folder: Path) -> None:
     with pytest.raises(PtqError, match="no such file") as refusal:
         config.load("nowhere.yaml")
     assert str(folder) in str(refusal.value)
+
+
+def test_four_cores_on_nash_h_are_a_warning(folder: Path) -> None:
+    """The manual allows 1 to 4, the compiler's march table 3: taken, with a warning; five are refused."""
+    given = {"onnx_model": "net.onnx", "march": "nash-h"}
+    cfg = config.load({"model_parameters": given, "compiler_parameters": {"core_num": 4}})
+    assert cfg.compiler.core_num == 4
+    assert [f.severity for f in cfg.findings if f.code == "PTQ258"] == ["warning"]
+    three = config.load({"model_parameters": given, "compiler_parameters": {"core_num": 3}})
+    assert not [f for f in three.findings if f.code == "PTQ258"]
+    with pytest.raises(PtqError, match="1 to 4"):
+        config.load({"model_parameters": given, "compiler_parameters": {"core_num": 5}})
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("advice", 5.0), ("max_time_per_fc", 2000), ("compile_mode", "bandwidth"), ("optimize_level", "O0"),
+    ("max_l2m_size", 1024), ("jobs", 3), ("debug", False)])
+def test_what_nothing_here_depends_on_is_told(folder: Path, key: str, value: object) -> None:
+    """A compiler key that is only carried along says so in a note, and only where it is not the default."""
+    given = {"onnx_model": "net.onnx", "march": "nash-p"}
+    cfg = config.load({"model_parameters": given, "compiler_parameters": {key: value}})
+    assert [f.code for f in cfg.findings if key in f.message] == ["PTQ257"]
+    assert getattr(cfg.compiler, key) == value
+    assert not [f for f in config.load({"model_parameters": given}).findings if f.code == "PTQ257"]
