@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from ptqlab import config as configuration
-from ptqlab import perf
-from ptqlab import workers
+from ptqlab import perf, workers
 from ptqlab.artifacts.files import Workspace, artifact_name
 from ptqlab.artifacts.models import write_quantized
 from ptqlab.artifacts.tables import node_info_csv
