@@ -124,6 +124,14 @@ def lower_max_pool(ctx: Lowering, node: ir.Node) -> None:
     ctx.write(node, "MaxPool", {"x": x.value}, attributes)
 
 
+def lower_global_max_pool(ctx: Lowering, node: ir.Node) -> None:
+    x, kernel = ctx.read(node, 0), list(shape(node.inputs[0])[2:])
+    ones, zeros = [1] * len(kernel), [0] * (2 * len(kernel))
+    attributes = {"kernel_shape": kernel, "strides": ones, "dilations": ones, "pads": zeros,
+                  "lowest": x.encoding.qtype.qmin, "to": int(ir.DataType.from_numpy(x.encoding.qtype.numpy))}
+    ctx.write(node, "MaxPool", {"x": x.value}, attributes)
+
+
 AVERAGE_POOL = OpSpec(
     "AveragePool", Role.ACTIVE, Engine.AAE, features=(0,),
     rules=(float_features, explicit_pads, window_fits, not_empty), lower=lower_average_pool, source="documented",
@@ -142,4 +150,8 @@ MAX_POOL = OpSpec(
     rules=(float_features, explicit_pads, single_output, not_empty, pads_within_kernel), lower=lower_max_pool,
     note="keeps the threshold of its input (our definition)",
 )
-SPECS = (AVERAGE_POOL, GLOBAL_AVERAGE_POOL, REDUCE_MEAN, MAX_POOL)
+GLOBAL_MAX_POOL = OpSpec(
+    "GlobalMaxPool", Role.PASSIVE, Engine.AAE, features=(0,), rules=(float_features, not_empty),
+    lower=lower_global_max_pool, note="a MaxPool over everything; keeps the threshold of its input (our definition)",
+)
+SPECS = (AVERAGE_POOL, GLOBAL_AVERAGE_POOL, REDUCE_MEAN, MAX_POOL, GLOBAL_MAX_POOL)

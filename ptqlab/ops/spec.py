@@ -118,6 +118,10 @@ class Lowering(Protocol):
               attributes: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> None:
         """Append integer operator `op` as the producer of what the node's group writes; `notes` go to its metadata."""
 
+    def write_plain(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
+                    attributes: Mapping[str, Any]) -> None:
+        """Append integer operator `op` whose output is no activation: it keeps its values, and its tensor's name."""
+
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         """Append a tail operator and the Dequantize that turns its int32 accumulator into float32."""
@@ -147,6 +151,7 @@ class OpSpec:
     qtypes      types of its features on the BPU
     rules       what a node must keep to run on the BPU
     lower       how it becomes integer operators; None where it stays in float
+    plain_output  what it writes is no activation but indices, in a type of their own
     int16_families  families of platforms that have its int16 form; None: all
     fusable     it can be computed inside the TAE operator before it (Relu, Clip, Add)
     source      where the entry comes from: "documented", "log", "our definition"
@@ -160,6 +165,7 @@ class OpSpec:
     qtypes: tuple[QType, ...] = (QType.INT8, QType.INT16)
     rules: tuple[Rule, ...] = ()
     lower: Lower | None = None
+    plain_output: bool = False
     int16_families: tuple[str, ...] | None = None
     fusable: bool = False
     source: str = "our definition"

@@ -15,6 +15,7 @@ from ptqlab.ops import (
     matmul,
     norm,
     pool,
+    reduce,
     resize,
     select,
     softmax,
@@ -22,7 +23,7 @@ from ptqlab.ops import (
 from ptqlab.ops.spec import Engine, OpSpec, Role
 
 # operators of which the node decides what it is
-VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {"Resize": resize.resize_of}
+VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {"Resize": resize.resize_of, "Cast": reduce.cast_of}
 
 OPERATORS: dict[str, OpSpec] = {
     spec.op_type: spec
@@ -38,6 +39,7 @@ OPERATORS: dict[str, OpSpec] = {
         *layout.SPECS,
         *gather.SPECS,
         *resize.SPECS,
+        *reduce.SPECS,
         *floats.SPECS,
     )
 }

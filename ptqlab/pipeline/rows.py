@@ -82,9 +82,10 @@ def _threshold(
 def _data_type(graph: FloatGraph, node: ir.Node, decided: NodePlan, plan: Plan, platform: Platform) -> str:
     if decided.tail:
         return platform.tail_type.word
-    if decided.on_bpu:
-        return plan.tensors[plan.group_of(str(node.name)).output].stored.word
-    dtype = graph.dtype(first_output(node))
+    written = plan.group_of(str(node.name)).output if decided.on_bpu else first_output(node)
+    if decided.on_bpu and written in plan.tensors:
+        return plan.tensors[written].stored.word
+    dtype = graph.dtype(written)
     return "f32" if dtype == np.float32 else str(dtype)
 
 

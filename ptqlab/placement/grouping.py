@@ -8,6 +8,7 @@ import onnx_ir as ir
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.elementwise import clip_bounds, same_shape_as_output
 from ptqlab.ops.node import constant, has_weights, shape
+from ptqlab.ops.reduce import index_cast
 from ptqlab.ops.table import spec_of
 from ptqlab.stages.plan import Group
 
@@ -25,7 +26,11 @@ def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[st
             taken.update(group.members)
     for node in graph.nodes:
         name = str(node.name)
-        if name in on_bpu and name not in taken:
+        cast = index_cast(node) if node.op_type in ("ArgMax", "ArgMin") and name in on_bpu else None
+        if cast is not None:
+            groups[name] = Group(name, (name, str(cast.name)), _output(cast))
+            taken.update(groups[name].members)
+        elif name in on_bpu and name not in taken:
             low, high = clip_bounds(node) if node.op_type in ("Relu", "Clip") else (None, None)
             groups[name] = Group(name, (name,), _output(node), low=low, high=high)
     order = {str(n.name): i for i, n in enumerate(graph.nodes)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from ptqlab.graph import FloatGraph, outer_values
+from ptqlab.ops.reduce import index_cast
 from ptqlab.ops.spec import Role
 from ptqlab.placement.asks import Asks
 from ptqlab.placement.capability import Verdict
@@ -63,6 +64,7 @@ class _Walk:
 def find_regions(graph: FloatGraph, verdicts: Mapping[str, Verdict], asks: Asks, tail_word: str) -> Regions:
     """Apply the tail rule, then the rule for passive operators. `tail_word` names the tail's output type."""
     walk = _Walk(graph, dict(verdicts), asks)
+    _pair_indices(walk)
     walk.anchors = {str(n.name) for n in graph.nodes if _is_anchor(walk, n)}
     before, behind = _anchor_reach(walk)
     on_bpu: set[str] = set()
@@ -81,12 +83,23 @@ def find_regions(graph: FloatGraph, verdicts: Mapping[str, Verdict], asks: Asks,
     return Regions(frozenset(on_bpu), frozenset(tails), walk.verdicts)
 
 
+def _pair_indices(walk: _Walk) -> None:
+    """ArgMax or ArgMin and the Cast behind it run together: where one of them may not, the other does not either."""
+    for node in walk.graph.nodes:
+        cast = index_cast(node) if node.op_type in ("ArgMax", "ArgMin") else None
+        if cast is not None and walk.able(node) != walk.able(cast):
+            left, gone = (node, cast) if walk.able(node) else (cast, node)
+            reason = f"CPU: it runs where {gone.name} does, which is on the CPU."
+            _move_to_cpu(walk, str(left.name), "follows-index", reason)
+
+
 def _is_anchor(walk: _Walk, node: ir.Node) -> bool:
     if not walk.active(node):
         return False
     ask = walk.asks.of(str(node.name))
     named = ask.names_the_node or ask.on == "BPU"
-    return walk.verdicts[str(node.name)].spec.is_tae or named or walk.asks.forces_tail
+    spec = walk.verdicts[str(node.name)].spec
+    return spec.is_tae or spec.plain_output or named or walk.asks.forces_tail
 
 
 def _anchor_reach(walk: _Walk) -> tuple[dict[str, str], set[str]]:

@@ -43,7 +43,7 @@ def make_slots(
             held[tensor] = None
             if qtype is not None:
                 readers.setdefault(tensor, []).append(qtype)
-        if group.main not in tails:
+        if group.main not in tails and not verdicts[group.main].spec.plain_output:
             held[group.output] = None
         main = graph.node(group.main)
         if verdicts[group.main].spec.role is Role.PASSIVE:

@@ -106,6 +106,12 @@ class _Lowering:
         self.nodes[-1].metadata_props.update(notes or {})
         self._stored(group.output, out, encoding)
 
+    def write_plain(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
+                    attributes: Mapping[str, Any]) -> None:
+        group = self.plan.group_of(str(node.name))
+        self.floats[group.output] = self._emit(op, str(node.name), inputs, attributes, group.output, "", None,
+                                               group.members, ir.DataType(attributes["to"]))
+
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         tensor = self.plan.group_of(str(node.name)).output
@@ -258,8 +264,10 @@ class _Lowering:
         )
 
     def _emit(self, op: str, name: str, inputs: Mapping[str, ir.Value | np.ndarray], attributes: Mapping[str, Any],
-              tensor: str, suffix: str, qtype: QType | None, nodes: tuple[str, ...]) -> ir.Value:
-        """Append integer operator `op` that makes the form `suffix` of a tensor ("" for the float tensor itself)."""
+              tensor: str, suffix: str, qtype: QType | None, nodes: tuple[str, ...],
+              plain: ir.DataType = ir.DataType.FLOAT) -> ir.Value:
+        """Append integer operator `op` that makes the form `suffix` of a tensor ("" for the tensor itself, of type
+        `plain`)."""
         spec = INTEGER_OPS[op]
         assert set(spec.inputs) == set(inputs), f"{op} takes {spec.inputs}, given {sorted(inputs)}"
         assert set(spec.attributes) == set(attributes), (
@@ -270,7 +278,7 @@ class _Lowering:
         # a node of the float graph keeps its name; what is added between them makes room for it
         own = name if name in nodes else _unused(name, self.used_by_nodes)
         node = ir.Node(DOMAIN, op, values, attributes=attrs, num_outputs=1, name=own)
-        dtype = ir.DataType.FLOAT if qtype is None else ir.DataType.from_numpy(qtype.numpy)
+        dtype = plain if qtype is None else ir.DataType.from_numpy(qtype.numpy)
         output = self._fresh(f"{tensor}_{suffix}") if suffix else tensor
         return self._finish(node, output, self.graph.values[tensor].shape, dtype, nodes)
 

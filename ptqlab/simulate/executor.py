@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.graph import Session, outer_values, session
+from ptqlab.ops.integer import DOMAIN
 from ptqlab.stages.quantized import QuantizedModel
 from ptqlab.stages.schedule import Part
 
@@ -28,6 +29,10 @@ class Executor:
         self.input_names = tuple(str(v.name) for v in quantized.model.graph.inputs)
         self._nodes = {str(n.name): n for n in quantized.model.graph}
         initializers = quantized.model.graph.initializers
+        self._types = {
+            str(o.name): o.dtype.numpy() for n in self._nodes.values() for o in n.outputs
+            if n.domain == DOMAIN and o.name and o.dtype is not None
+        }
         self._constant_outputs = {
             name: tensor.numpy() for name in self.output_names
             if name in initializers and (tensor := initializers[name].const_value) is not None
@@ -53,7 +58,9 @@ class Executor:
                 live.update(self._run_bpu(part, live))
             else:
                 runner = self._cpu_sessions[part]
-                inputs = {name: live[name] for name in runner.input_names}
+                # whole numbers that a fast BPU part carried in float32 are handed on in their own type
+                inputs = {name: live[name].astype(self._types[name], copy=False) if name in self._types else live[name]
+                          for name in runner.input_names}
                 live.update(zip(runner.output_names, runner.run(None, inputs), strict=True))
         return {name: live[name] for name in dict.fromkeys([*self.output_names, *self.keep])}
 

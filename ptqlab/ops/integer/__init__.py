@@ -7,6 +7,7 @@ from ptqlab.ops.integer.matmul import MATMUL_OPS
 from ptqlab.ops.integer.norm import NORM_OPS
 from ptqlab.ops.integer.pool import POOL_OPS
 from ptqlab.ops.integer.products import PRODUCT_OPS
+from ptqlab.ops.integer.reduce import REDUCE_OPS
 from ptqlab.ops.integer.resize import RESIZE_OPS
 from ptqlab.ops.integer.select import SELECT_OPS
 from ptqlab.ops.integer.softmax import SOFTMAX_OPS
@@ -23,6 +24,7 @@ INTEGER_OPS: dict[str, IntegerOp] = {
         *ELEMENTWISE_OPS,
         *SELECT_OPS,
         *RESIZE_OPS,
+        *REDUCE_OPS,
         *POOL_OPS,
         *TABLE_OPS,
         *SOFTMAX_OPS,
