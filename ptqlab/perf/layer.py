@@ -123,5 +123,7 @@ def check(layers: Sequence[Layer], where: str = "layers") -> None:
         if late:
             problems.append(Problem("PTQ110", f"{where}: {layer.name}", f"it reads layer {late[0]}, which comes later",
                                     "layers in order of execution"))
+    if not problems and any(a.consumers != b.consumers for a, b in zip(layers, linked(layers), strict=True)):
+        problems.append(Problem("PTQ110", where, "consumers do not follow from the sources", "layers from `linked`"))
     if problems:
         raise PtqError(problems, "performance estimate")

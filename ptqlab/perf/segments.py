@@ -112,7 +112,7 @@ def _groups(layers: Sequence[Layer]) -> list[list[int]]:
             joined = members + joined
         for member in joined:
             group[member] = joined
-    return [m for _, m in sorted({id(m): (m[0], m) for m in group.values()}.values())]
+    return sorted({id(m): sorted(m) for m in group.values()}.values())
 
 
 def _island(layers: Sequence[Layer], members: list[int], costs: dict[str, CpuCost], rates: Parameters) -> Island:
