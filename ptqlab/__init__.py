@@ -29,6 +29,7 @@ _HOME = {
     "fast_perf": "ptqlab.result.looks",
     "infer": "ptqlab.result.looks",
     "info": "ptqlab.result.looks",
+    "insert_transpose": "ptqlab.graph.layout",
     "load": "ptqlab.result.api",
     "load_ipython_extension": "ptqlab.notebook.extension",
     "operators": "ptqlab.result.looks",
@@ -39,12 +40,14 @@ _HOME = {
 
 __all__ = [
     "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime", "__version__",
-    "check", "compile", "estimate", "fast_perf", "infer", "info", "load", "load_ipython_extension", "operators",
+    "check", "compile", "estimate", "fast_perf", "infer", "info", "insert_transpose", "load",
+    "load_ipython_extension", "operators",
     "set_language", "unload_ipython_extension", "verify",
 ]
 
 if TYPE_CHECKING:
     from ptqlab.errors import Finding, Problem, PtqError
+    from ptqlab.graph.layout import insert_transpose
     from ptqlab.notebook.extension import load_ipython_extension, unload_ipython_extension
     from ptqlab.pipeline.runtime import Runtime
     from ptqlab.report.words import set_language
