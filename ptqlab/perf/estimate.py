@@ -108,7 +108,7 @@ def rates_of(march: str, core_num: int) -> Parameters:
     """Rates of a march for a number of cores. PtqError where the march has not so many."""
     target = platform(march)
     if not 1 <= core_num <= target.cores:
-        raise PtqError(Problem("PTQ402", "core_num", str(core_num), f"1 to {target.cores} on {march}"), "estimate")
+        raise PtqError(Problem("PTQ450", "core_num", str(core_num), f"1 to {target.cores} on {march}"), "estimate")
     rates = parameters(march)
     return rates if core_num == 1 else rates.scaled(1 + CORE_GAIN * (core_num - 1), 1.0, 1.0)
 

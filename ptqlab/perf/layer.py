@@ -110,20 +110,20 @@ def elements(shape: Shape) -> int:
 
 def check(layers: Sequence[Layer], where: str = "layers") -> None:
     """Raise PtqError when the layers do not form a network in order of execution."""
-    problems = [] if layers else [Problem("PTQ110", where, "no layer", "at least one layer")]
+    problems = [] if layers else [Problem("PTQ150", where, "no layer", "at least one layer")]
     names: set[str] = set()
     for index, layer in enumerate(layers):
         if layer.name in names:
-            problems.append(Problem("PTQ110", where, f"two layers named {layer.name!r}", "one name for each layer"))
+            problems.append(Problem("PTQ150", where, f"two layers named {layer.name!r}", "one name for each layer"))
         names.add(layer.name)
         if len(layer.sources) != len(layer.inputs):
-            problems.append(Problem("PTQ110", f"{where}: {layer.name}", f"{len(layer.sources)} sources for "
+            problems.append(Problem("PTQ150", f"{where}: {layer.name}", f"{len(layer.sources)} sources for "
                                     f"{len(layer.inputs)} inputs", "one source for each input"))
         late = [s for s in layer.sources if s >= index]
         if late:
-            problems.append(Problem("PTQ110", f"{where}: {layer.name}", f"it reads layer {late[0]}, which comes later",
+            problems.append(Problem("PTQ150", f"{where}: {layer.name}", f"it reads layer {late[0]}, which comes later",
                                     "layers in order of execution"))
     if not problems and any(a.consumers != b.consumers for a, b in zip(layers, linked(layers), strict=True)):
-        problems.append(Problem("PTQ110", where, "consumers do not follow from the sources", "layers from `linked`"))
+        problems.append(Problem("PTQ150", where, "consumers do not follow from the sources", "layers from `linked`"))
     if problems:
         raise PtqError(problems, "performance estimate")

@@ -42,14 +42,14 @@ def read_layers(path: str | Path) -> LayerTable:
     path = Path(path)
     lines = [(number, line) for number, line in enumerate(_text(path).splitlines(), 1) if line.strip()]
     if not lines:
-        raise PtqError(Problem("PTQ111", str(path), "an empty file", EXPECTED), "layer table")
+        raise PtqError(Problem("PTQ151", str(path), "an empty file", EXPECTED), "layer table")
     if len(lines) > MOST_LAYERS:
-        raise PtqError(Problem("PTQ111", str(path), f"{len(lines)} lines", f"at most {MOST_LAYERS}"), "layer table")
+        raise PtqError(Problem("PTQ151", str(path), f"{len(lines)} lines", f"at most {MOST_LAYERS}"), "layer table")
     problems: list[Problem] = []
     rows = [(f"{path}:{number}", _object(f"{path}:{number}", line, problems)) for number, line in lines]
     header = rows[0][1]
     if header is not None and not isinstance(header.get("model"), str):
-        problems.append(Problem("PTQ111", rows[0][0], "no \"model\" in the first line", EXPECTED))
+        problems.append(Problem("PTQ151", rows[0][0], "no \"model\" in the first line", EXPECTED))
     layers = [_layer(where, row, index, problems) for index, (where, row) in enumerate(rows[1:]) if row is not None]
     if problems:
         raise PtqError(problems[:20], "layer table")
@@ -67,13 +67,13 @@ def _text(path: Path) -> str:
             inflate = zlib.decompressobj(wbits=31)
             raw = inflate.decompress(raw, MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
-            raise PtqError(Problem("PTQ111", str(path), f"more than {MOST_BYTES >> 20} MiB", EXPECTED), "layer table")
+            raise PtqError(Problem("PTQ151", str(path), f"more than {MOST_BYTES >> 20} MiB", EXPECTED), "layer table")
         return raw.decode("utf-8")
     except OSError as error:
-        raise PtqError(Problem("PTQ111", str(path), error.strerror or str(error), "a readable file"),
+        raise PtqError(Problem("PTQ151", str(path), error.strerror or str(error), "a readable file"),
                        "layer table") from None
     except (gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise PtqError(Problem("PTQ111", str(path), f"not readable as text: {error}", EXPECTED),
+        raise PtqError(Problem("PTQ151", str(path), f"not readable as text: {error}", EXPECTED),
                        "layer table") from None
 
 
@@ -81,10 +81,10 @@ def _object(where: str, line: str, problems: list[Problem]) -> dict[str, Any] | 
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        problems.append(Problem("PTQ111", where, f"not JSON: {shorten(error)}", EXPECTED))
+        problems.append(Problem("PTQ151", where, f"not JSON: {shorten(error)}", EXPECTED))
         return None
     if not isinstance(found, dict):
-        problems.append(Problem("PTQ111", where, shorten(repr(found), 60), "a JSON object"))
+        problems.append(Problem("PTQ151", where, shorten(repr(found), 60), "a JSON object"))
         return None
     return found
 
@@ -96,7 +96,7 @@ class _Row:
         self.where, self.row, self.problems = where, row, problems
 
     def wrong(self, key: str, expected: str) -> None:
-        self.problems.append(Problem("PTQ111", f"{self.where}: {key}", shorten(repr(self.row.get(key)), 60), expected))
+        self.problems.append(Problem("PTQ151", f"{self.where}: {key}", shorten(repr(self.row.get(key)), 60), expected))
 
     def word(self, key: str, default: str = "") -> str:
         value = self.row.get(key, default)

@@ -93,10 +93,10 @@ class WhatIf:
         for name, word in changes.items():
             if name not in self.index:
                 near = nearest(name, self.index, 1)
-                problems.append(Problem("PTQ403", "what-if", f"no layer {name!r}", "a node or layer of the model",
+                problems.append(Problem("PTQ451", "what-if", f"no layer {name!r}", "a node or layer of the model",
                                         f"did you mean {near[0]!r}?" if near else ""))
             if word not in WORDS:
-                problems.append(Problem("PTQ403", f"what-if: {name}", repr(word), ", ".join(WORDS)))
+                problems.append(Problem("PTQ451", f"what-if: {name}", repr(word), ", ".join(WORDS)))
         if problems:
             raise PtqError(problems, "what-if")
 
