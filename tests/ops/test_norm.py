@@ -38,9 +38,9 @@ def normalize(x: np.ndarray, count: int, gamma: object, beta: object, step: floa
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 def test_normalization_by_hand(dtype: type) -> None:
-    """1, 3: mean 2, deviation 1, so -1 and 1: with steps of 0.1 and beta 0.5 that is -5 and 15; two rows apart."""
-    x = np.array([[1, 3], [100, 50]], dtype)
-    assert normalize(x, 2, 1.0, 0.5, 0.1).tolist() == [[-5, 15], [15, -5]]
+    """1, 3: mean 2, deviation 1, so -1 and 1: with steps of 0.1 and beta 0.5 that is -5 and 15, as of any two."""
+    x = np.array([[1, 3], [100, 50], [7, 8]], dtype)
+    assert normalize(x, 2, 1.0, 0.5, 0.1).tolist() == [[-5, 15], [15, -5], [-5, 15]]
 
 
 def test_gamma_and_beta_by_element() -> None:

@@ -117,9 +117,19 @@ def test_every_form_equals_the_loop(op: str, source: int, to: int, axis: int, sc
         assert result == slow(op, row, made, attributes)
 
 
+@pytest.mark.parametrize("source", [INT8, INT16])
+def test_every_bit_of_the_probabilities_is_as_defined(source: int) -> None:
+    """2000 elements have probabilities of a few thousand units of 2^-24: with steps of one unit all bits are seen."""
+    x = np.random.default_rng(8).integers(-9, 10, (1, 2000)).astype(np.int8 if source == INT8 else np.int16)
+    got = run("Softmax", x, 1, 0.05, 2.0**-24, INT16)
+    made, one = constants("Softmax", source, 1, 2000, 0.05, 2.0**-24), 1 << fraction_bits(2000)
+    assert 0 < got.min() < got.max() < 32767
+    assert got[0].tolist() == slow("Softmax", x[0].tolist(), made, {"one": one} | output(INT16))
+
+
 def test_the_sum_keeps_to_31_bits_for_every_length() -> None:
     """n equal elements are the largest sum: n * 2^F < 2^31, with as many bits as fit."""
-    for count in (1, 2, 3, 255, 256, 257, 1000, 65535):
+    for count in (1, 2, 3, 255, 256, 257, 512, 1000, 1024, 32768, 65535):
         total = count << fraction_bits(count)
         assert total < 1 << 31 and (fraction_bits(count) == 22 or total >= 1 << 29)
 

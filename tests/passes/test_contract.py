@@ -59,6 +59,7 @@ def test_a_constant_operand_comes_to_stand_where_weights_do() -> None:
 @pytest.mark.parametrize(("equation", "shapes"), [
     ("...qd,...dk->...qk", [(2, 3, 4, 5), (2, 3, 5, 6)]),
     ("...qd,...dk->...qk", [(2, 1, 4, 5), (1, 3, 5, 6)]),
+    ("...qhd,...dk->...qhk", [(3, 4, 2, 5), (1, 5, 6)]),
     ("...qd,dk", [(2, 3, 4, 5), (5, 6)]),
     ("b...,b...->...b", [(2, 3, 4), (2, 3, 4)]),
     ("i,i->", [(4,), (4,)]),
