@@ -6,7 +6,8 @@
      "tail": 0}
 
 wb, ib, ob are elements of weights, inputs and outputs. "add" marks a fused residual, "outs" lists several outputs;
-"name", "qtype", "out_qtype" and "weight_qtype" may be given. "cons" says the same as "src" and is not read.
+"name", "qtype", "out_qtype" and "weight_qtype" may be given. "src" may name a layer once whose several results are
+read: its last entry stands for what is missing. "cons" says the same as "src" and is not read; null is as good as absent.
 """
 from __future__ import annotations
 
@@ -95,19 +96,23 @@ class _Row:
     def __init__(self, where: str, row: dict[str, Any], problems: list[Problem]) -> None:
         self.where, self.row, self.problems = where, row, problems
 
+    def get(self, key: str, default: Any) -> Any:
+        value = self.row.get(key)
+        return default if value is None else value
+
     def wrong(self, key: str, expected: str) -> None:
         self.problems.append(Problem("PTQ151", f"{self.where}: {key}", shorten(repr(self.row.get(key)), 60), expected))
 
     def word(self, key: str, default: str = "") -> str:
-        value = self.row.get(key, default)
+        value = self.get(key, default)
         if not isinstance(value, str) or len(value) > 200:
             self.wrong(key, "a short text")
             return default
         return value
 
     def count(self, key: str, default: int = 0, least: int = 0) -> int:
-        value = self.row.get(key, default)
-        if isinstance(value, bool):
+        value = self.get(key, default)
+        if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
             value = int(value)
         if not isinstance(value, int) or not least <= value <= LARGEST:
             self.wrong(key, f"a whole number from {least} to 2^50")
@@ -129,7 +134,7 @@ class _Row:
         return tuple(self.shape(key, v) for v in value)
 
     def numbers(self, key: str, least: int) -> tuple[int, ...]:
-        value = self.row.get(key, [])
+        value = self.get(key, [])
         if not isinstance(value, list) or not all(type(v) is int and least <= v < MOST_LAYERS for v in value):
             self.wrong(key, f"a list of whole numbers from {least}")
             return ()
@@ -150,8 +155,9 @@ def _layer(where: str, row: dict[str, Any], index: int, problems: list[Problem])
             read.wrong(key, ", ".join(QTYPES))
     tail = bool(read.count("tail"))
     numbers = {key: read.count(key) for key in ("macs", "wb", "ib", "ob", "net_out", "add")}
-    kernel, stride = (read.shape(key, row.get(key, [])) for key in ("k", "s"))
+    kernel, stride = (read.shape(key, read.get(key, [])) for key in ("k", "s"))
     group, sources = read.count("g", 1, 1), read.numbers("src", -64)
+    sources += sources[-1:] * (len(inputs) - len(sources))
     act = read.word("act")
     if op in ("Conv", "ConvTranspose") and inputs and min(len(inputs[0]), len(outputs[0])) < 3:
         read.wrong("in", "batch, channels and at least one spatial axis")
