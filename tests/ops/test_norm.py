@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,9 @@ from small import INT8, INT16, QUICK, clamped, codes, each, every_form, output, 
 
 from ptqlab.arith.requantize import GUARD_BITS, fixed_point
 from ptqlab.graph import session
-from ptqlab.ops.integer.norm import ROOTS, inverse_root
+from ptqlab.ops.emit import FunctionEmitter
+from ptqlab.ops.integer.norm import ROOTS, _emit_inverse_root, inverse_root
+from ptqlab.ops.integer.spec import OPSET
 from ptqlab.stages.plan import Device
 
 TYPES = st.sampled_from([INT8, INT16])
@@ -150,6 +153,23 @@ def test_the_inverse_root_is_as_good_as_it_says() -> None:
     exact = 1 / np.sqrt(u.astype(np.float64))
     assert np.abs(r * 2.0 ** (-30.0 - k) / exact - 1).max() < 2.0**-17
     assert r.min() >= 1 << 18 and r.max() <= 1 << 19
+
+
+def test_the_inverse_root_in_standard_operators_is_the_same() -> None:
+    """Its emitted form gives the reference's integers, ties of the interpolation included."""
+    v = np.arange(1 << 22, 1 << 24, 257, dtype=np.int64)
+    i, f = (v >> 14) - 256, v & 16383
+    ties = ((ROOTS[i] - ROOTS[i + 1]) * f) % 16384 == 8192
+    assert ties.any()
+    u = np.concatenate([v, np.array([1, 2, 3, 4, 5, 4**20 - 1, 4**20, 2**62, 2**63 - 1])])
+    value_u = ir.Value(name="u", shape=ir.Shape(u.shape), type=ir.TensorType(ir.DataType.INT64))
+    emitter = FunctionEmitter({"u": value_u}, {})
+    result = _emit_inverse_root(emitter, value_u)
+    result.name, result.shape, result.dtype = "root", ir.Shape(u.shape), ir.DataType.DOUBLE
+    graph = ir.Graph([value_u], [result], nodes=emitter.nodes, opset_imports={"": OPSET}, name="root")
+    got = session(ir.Model(graph, ir_version=8)).run(None, {"u": u})[0]
+    r, k = inverse_root(u)
+    assert np.array_equal(got, r * 2.0**-k)
 
 
 def error_at_codes(run: Lowered) -> float:
