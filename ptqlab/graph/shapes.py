@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -25,6 +26,10 @@ from ptqlab.graph.names import reads
 TITLE = "Shape inference"
 # contents of constants up to this size take part in inference; larger ones never say a shape
 CONTENT_LIMIT = 64 * 1024
+OF_ZEROS = (
+    "the shapes behind {} depend on data, so the model was run on zeros: make what decides them (a condition, an "
+    "index, a length) a constant before export, or give input_shape sizes that fit what zeros choose"
+)
 _WINDOWS = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
 
 Dims = tuple[int | None, ...] | None
@@ -217,7 +222,8 @@ class _Inference:
             try:
                 self.executed = run_with_zeros(self.proto, [*self.nodes, *rest], self.tensors, names)
             except PtqError as error:
-                raise _Misfit(error.problems[0]) from None
+                problem = error.problems[0]
+                raise _Misfit(replace(problem, hint=problem.hint or OF_ZEROS.format(shorten(node.name)))) from None
         self.from_run |= dict.fromkeys(gaps, node.name)
         return {
             n: onnx.helper.make_tensor_type_proto(

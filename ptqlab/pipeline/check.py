@@ -11,7 +11,7 @@ from ptqlab.config import Config
 from ptqlab.config.templates import template
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
-from ptqlab.graph import FloatGraph, load
+from ptqlab.graph import FloatGraph, bodies, load
 from ptqlab.graph.peek import batches_of_one
 from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
@@ -121,6 +121,16 @@ def what_would_help(graph: FloatGraph, plan: Plan) -> list[Finding]:
                 f"{_count(tail)} at the tail on the CPU",
                 tail,
                 "remove_node_type takes them out of the quantized model, so that post-processing does their work",
+            )
+        )
+    flow = tuple(str(n.name) for n in graph.nodes if any(True for _ in bodies(n)))
+    if flow:
+        advice.append(
+            _note(
+                "PTQ435",
+                f"{_count(flow)} on the CPU with everything in its bodies",
+                flow,
+                "the BPU has no control flow: make the condition of If a constant, unroll Loop and Scan before export",
             )
         )
     if islands:

@@ -10,7 +10,7 @@ from ptqlab.report.words import say
 from ptqlab.stages.record import NodeRow, Record
 
 ISLANDS = "PTQ433"  # the finding that names CPU nodes with the BPU before and behind them
-ADVICE = "PTQ43"  # codes of advice on placement
+ADVICE = ("PTQ430", "PTQ431", "PTQ432", "PTQ433", "PTQ435")
 SHOWN_NAMES = 6
 # notes on paths and missing data: in the record and the log, beside the point on a page about placement or speed
 BESIDE_THE_POINT = ("PTQ252", "PTQ255", "PTQ301")
@@ -54,7 +54,7 @@ def check_page(record: Record, config: Path | None) -> Page:
             split = f" [{say('islands')}: {some(group.islands)}]" if group.islands else ""
             page.line(f"{len(group.nodes)} x {group.reason}{split}")
             page.line(f"    {some(group.nodes)}")
-    advice = [f for f in record.findings if f.code.startswith(ADVICE)]
+    advice = [f for f in record.findings if f.code in ADVICE]
     others = [f for f in record.findings if f not in advice and f.code not in BESIDE_THE_POINT]
     if advice:
         page.heading(say("would_help"))
