@@ -6,6 +6,8 @@ The node's name and its place on every quantized edge are the vendor's (document
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 
@@ -36,14 +38,17 @@ def calibration_function() -> ir.Function:
 
 def calibration_node(
     x: ir.Value, name: str, output: str, *, scales: np.ndarray, thresholds: np.ndarray, zero_point: int, low: int,
-    high: int, bits: int, kind: str, axis: int = -1,
+    high: int, bits: int, kind: str, axis: int = -1, shape: Sequence[int] | None = None,
 ) -> ir.Node:
-    """A HzCalibration node on tensor `x`; `axis` is that of per-channel scales, -1 for one scale."""
+    """A HzCalibration node on tensor `x`; `axis` is that of per-channel scales, -1 for one scale.
+
+    shape  how the scales broadcast against x, where it does not follow from the axis (groups of a ConvTranspose)
+    """
     assert x.shape is not None
-    shape = [1] if axis < 0 else [-1 if a == axis else 1 for a in range(len(x.shape))]
+    given = [1] if axis < 0 else [-1 if a == axis else 1 for a in range(len(x.shape))]
     attributes = [
         ir.AttrFloat32s("scales", [float(s) for s in scales.ravel()]),
-        ir.AttrInt64s("shape", shape),
+        ir.AttrInt64s("shape", given if shape is None else list(shape)),
         ir.AttrInt64("zero_point", zero_point),
         ir.AttrInt64("low", low),
         ir.AttrInt64("high", high),

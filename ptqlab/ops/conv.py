@@ -1,6 +1,8 @@
 """Convolution."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
@@ -19,17 +21,19 @@ def at_most_two_spatial_axes(node: ir.Node, platform: Platform) -> str | None:
 
 def lower_accumulating(
     ctx: Lowering, node: ir.Node, name: str, attributes: dict[str, object], channel_shape: tuple[int, ...],
+    more: Mapping[str, ir.Value | np.ndarray] | None = None,
 ) -> None:
     """Common to all TAE operators: choose plain, residual or tail form and give it its integers.
 
     `name` is the operator's name behind the feature type ("Conv" gives Int8Conv, Int16ConvAdd, ...);
-    `channel_shape` is how a per-channel array broadcasts against the output.
+    `channel_shape` is how a per-channel array broadcasts against the output; `more` inputs replace or join the usual.
     """
     x, w = ctx.read(node, 0), ctx.weights(node)
     prefix = f"Int{x.encoding.qtype.bits}{name}"
     inputs: dict[str, ir.Value | np.ndarray] = {
         "x": x.value, "weight": w.codes, "bias": w.bias.reshape(channel_shape).astype(np.int32),
     }
+    inputs |= more or {}
     attributes = attributes | {"x_zero_point": x.encoding.zero_point}
     accumulator_scale = float(x.encoding.scale) * w.scale.astype(np.float64)
     out = ctx.output(node)
@@ -84,10 +88,52 @@ def lower_conv(ctx: Lowering, node: ir.Node) -> None:
     lower_accumulating(ctx, node, "Conv", attributes, (weight_shape[0],) + (1,) * (len(weight_shape) - 2))
 
 
+def transposed_reach(node: ir.Node, platform: Platform) -> str | None:
+    """The pads of a transposed convolution are at most dilation * (kernel - 1)."""
+    given = spatial_geometry(node, list(shape(node.inputs[1])[2:]))["pads"]
+    return None if all(p >= 0 for p in convolution_pads(node)) else f"pads {given}"
+
+
+def convolution_pads(node: ir.Node) -> list[int]:
+    """Pads of the convolution that a ConvTranspose is, over its input with zeros between the elements."""
+    kernel = list(shape(node.inputs[1])[2:])
+    geometry, rank = spatial_geometry(node, kernel), len(kernel)
+    reach = [d * (k - 1) for d, k in zip(geometry["dilations"], kernel, strict=True)]
+    extra = [0] * rank + attribute(node, "output_padding", [0] * rank)
+    return [r - p + o for r, p, o in zip(reach * 2, geometry["pads"], extra, strict=True)]
+
+
+def convolution_weights(codes: np.ndarray, group: int) -> np.ndarray:
+    """[C, O/group, kernel...] of a ConvTranspose to [O, C/group, kernel turned around] of the convolution it is."""
+    grouped = codes.reshape(group, codes.shape[0] // group, *codes.shape[1:])
+    turned = np.flip(np.swapaxes(grouped, 1, 2), tuple(range(3, grouped.ndim)))
+    return np.ascontiguousarray(turned.reshape(-1, grouped.shape[1], *codes.shape[2:]))
+
+
+def lower_transposed(ctx: Lowering, node: ir.Node) -> None:
+    kernel, channels = list(shape(node.inputs[1])[2:]), shape(node.inputs[0])[1]
+    group, geometry = attribute(node, "group", 1), spatial_geometry(node, kernel)
+    attributes: dict[str, object] = {
+        "strides": geometry["strides"], "dilations": geometry["dilations"], "pads": convolution_pads(node),
+        "group": group, "channels": channels,
+    }
+    ones = (1,) * len(kernel)
+    lower_accumulating(ctx, node, "ConvTranspose", attributes, (shape(node.outputs[0])[1], *ones), {
+        "weight": convolution_weights(ctx.weights(node).codes, group), "ones": np.ones((channels, 1, *ones), np.int8),
+    })
+
+
+CONV_TRANSPOSE = OpSpec(
+    "ConvTranspose", Role.ACTIVE, Engine.TAE, features=(0,),
+    rules=(float_features, constant_weights, explicit_pads, at_most_two_spatial_axes, transposed_reach, few_products,
+           not_empty),
+    lower=lower_transposed, source="documented",
+    note="as Conv; int8 weights per output channel, of every group its own",
+)
 CONV = OpSpec(
     "Conv", Role.ACTIVE, Engine.TAE, features=(0,),
     rules=(float_features, constant_weights, explicit_pads, at_most_two_spatial_axes, few_products, not_empty),
     lower=lower_conv, source="documented",
     note="int8 weights per output channel; Relu, Clip and a residual Add behind it are computed inside",
 )
-SPECS = (CONV,)
+SPECS = (CONV, CONV_TRANSPOSE)

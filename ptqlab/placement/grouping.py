@@ -97,7 +97,7 @@ def _is_bias(add: ir.Node, other: int | None) -> bool:
         return False
     tae = producer.producer()
     full = shape(producer)
-    axis = 1 if tae is not None and tae.op_type == "Conv" else len(full) - 1
+    axis = 1 if tae is not None and tae.op_type in ("Conv", "ConvTranspose") else len(full) - 1
     padded = (1,) * (len(full) - value.ndim) + value.shape
     return all(d == 1 or (i == axis and d == full[i]) for i, d in enumerate(padded))
 

@@ -15,7 +15,7 @@ from ptqlab.ops.node import constant
 from ptqlab.ops.spec import Encoding, Role
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.encode import is_weighted
-from ptqlab.quantize.weights import channel_axis, dequantized, float_bias
+from ptqlab.quantize.weights import channel_axis, dequantized, float_bias, per_weight
 from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import CalibratedModel
@@ -133,12 +133,13 @@ class _Builder:
         weight = node.inputs[1]
         assert weight is not None
         encoding = self.encodings.weights[str(node.name)]
-        high = QType.INT8.qmax
+        assert weight.shape is not None, "a constant has a shape"
+        high, along = QType.INT8.qmax, per_weight(node, encoding.scale, len(weight.shape))
         name = f"{weight.name}_{node.name}"
         made = calibration_node(
             weight, self._fresh(f"{name}_HzCalibration", "node"), self._fresh(f"{name}_calibrated"),
-            scales=encoding.scale, thresholds=encoding.scale * high, zero_point=0, low=QType.INT8.qmin, high=high,
-            bits=8, kind="weight", axis=channel_axis(node),
+            scales=along, thresholds=along * high, zero_point=0, low=QType.INT8.qmin, high=high,
+            bits=8, kind="weight", axis=channel_axis(node), shape=along.shape,
         )
         self.graph.insert_before(node, made)
         node.replace_input_with(1, made.outputs[0])

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.arith.rounding import quantize, round_half_away
-from ptqlab.ops.node import attribute, constant, input_value
+from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.ops.spec import Encoding, WeightEncoding
 from ptqlab.quantize.means import mean_output_error
 
@@ -15,7 +15,8 @@ LARGEST_BIAS = 1 << 30
 
 
 def channel_axis(node: ir.Node) -> int:
-    """Axis of the output channels in the weight as the node holds it: Conv 0, MatMul 1, Gemm 1 (0 with transB)."""
+    """Axis of the output channels in the weight as the node holds it: Conv 0, ConvTranspose 1 (of each group), MatMul
+    1, Gemm 1 (0 with transB)."""
     if node.op_type == "Conv":
         return 0
     return 0 if node.op_type == "Gemm" and attribute(node, "transB", 0) else 1
@@ -30,10 +31,32 @@ def float_bias(node: ir.Node, added: np.ndarray | None, channels: int) -> np.nda
     return total
 
 
-def channel_scales(weight: np.ndarray, axis: int) -> np.ndarray:
-    """scale[c] = max |w[c]| / 127, float32; 1.0 for a channel of zeros."""
-    others = tuple(a for a in range(weight.ndim) if a != axis)
-    largest = np.abs(weight.astype(np.float32)).max(axis=others)
+def _groups(node: ir.Node) -> int:
+    """Groups whose channels share an index on the channel axis."""
+    return int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1
+
+
+def per_weight(node: ir.Node, channels: np.ndarray, rank: int) -> np.ndarray:
+    """A number per output channel, shaped to broadcast against the weight as the node holds it, of `rank` axes."""
+    group = _groups(node)
+    if group == 1:
+        axis = channel_axis(node)
+        return channels.reshape(tuple(-1 if a == axis else 1 for a in range(rank)))
+    rows = shape(node.inputs[1])[0] // group
+    by_group = np.repeat(channels.reshape(group, -1), rows, axis=0)
+    return by_group.reshape(*by_group.shape, *(1,) * (rank - 2))
+
+
+def channel_scales(weight: np.ndarray, axis: int, group: int = 1) -> np.ndarray:
+    """scale[c] = max |w[c]| / 127, float32; 1.0 for a channel of zeros.
+
+    group  of a ConvTranspose, whose axis 0 holds the groups one after the other
+    """
+    largest = np.abs(weight.astype(np.float32))
+    if group > 1:
+        largest = largest.reshape(group, weight.shape[0] // group, weight.shape[1], -1).max(axis=(1, 3)).ravel()
+    else:
+        largest = largest.max(axis=tuple(a for a in range(weight.ndim) if a != axis))
     scale = largest / np.float32(QType.INT8.qmax)
     return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
 
@@ -42,7 +65,7 @@ def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
     """Quantized weights as float32, laid out as the node holds them."""
     axis = channel_axis(node)
     codes = encoding.codes.T if node.op_type == "Gemm" and axis == 0 else encoding.codes
-    along = encoding.scale.reshape(tuple(-1 if a == axis else 1 for a in range(codes.ndim)))
+    along = per_weight(node, encoding.scale, codes.ndim)
     return np.asarray(codes.astype(np.float32) * along)
 
 
@@ -60,7 +83,7 @@ def encode_weights(
     raw = constant(node.inputs[1])
     assert raw is not None, "weights are constant by rule"
     axis = channel_axis(node)
-    scale = channel_scales(raw, axis)
+    scale = channel_scales(raw, axis, _groups(node))
     bias = float_bias(node, added, scale.size)
     smallest = np.abs(bias) / (np.float64(x.scale) * LARGEST_BIAS)
     widened = tuple(int(c) for c in np.nonzero(smallest > scale)[0])
@@ -68,7 +91,7 @@ def encode_weights(
     scale = np.where(smallest > scale, np.nextafter(smallest.astype(np.float32), np.float32(np.inf)), scale).astype(
         np.float32
     )
-    along = scale.reshape(tuple(-1 if a == axis else 1 for a in range(raw.ndim)))
+    along = per_weight(node, scale, raw.ndim)
     codes = quantize(raw, along, 0, QType.INT8.qmin, QType.INT8.qmax).astype(np.int8)
     correction = None
     if mean is not None:

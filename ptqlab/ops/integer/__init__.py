@@ -13,12 +13,14 @@ from ptqlab.ops.integer.select import SELECT_OPS
 from ptqlab.ops.integer.softmax import SOFTMAX_OPS
 from ptqlab.ops.integer.spec import DOMAIN, DOMAIN_VERSION, OPSET, IntegerOp
 from ptqlab.ops.integer.tables import TABLE_OPS
+from ptqlab.ops.integer.transposed import TRANSPOSED_OPS
 
 INTEGER_OPS: dict[str, IntegerOp] = {
     op.name: op
     for op in (
         *BOUNDARY_OPS,
         *CONV_OPS,
+        *TRANSPOSED_OPS,
         *MATMUL_OPS,
         *PRODUCT_OPS,
         *ELEMENTWISE_OPS,
