@@ -7,7 +7,7 @@
 
 wb, ib, ob are elements of weights, inputs and outputs. "add" marks a fused residual, "outs" lists several outputs;
 "name", "qtype", "out_qtype" and "weight_qtype" may be given. "src" may name a layer once whose several results are
-read: its last entry stands for what is missing. "cons" says the same as "src" and is not read; null is as good as absent.
+read: its last entry stands for what is missing. "cons" says the same as "src" and is not read; null means absent.
 """
 from __future__ import annotations
 

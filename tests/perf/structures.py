@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from ptqlab.graph import load
+from ptqlab.passes import optimize
+from ptqlab.perf import Layer, from_plan
+from ptqlab.placement import Asks, place
+from ptqlab.platforms import platform
+
 OPSET, IR_VERSION = 17, 8
+
+
+def layers_of(model: onnx.ModelProto, asks: Asks | None = None) -> tuple[Layer, ...]:
+    """Layers of a model on nash-e, the whole way: file, optimizer, plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "net.onnx"
+        onnx.save(model, path)
+        graph = optimize(load(path))
+        return from_plan(graph, place(graph, platform("nash-e"), asks))
 
 
 class Builder:

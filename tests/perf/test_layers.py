@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,26 +10,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from perf import structures
 from perf.common import table
+from perf.mobile import CHECKS, Check
+from perf.structures import layers_of
 
 from ptqlab.arith.formats import QType
-from ptqlab.graph import FloatGraph, load
-from ptqlab.passes import optimize
-from ptqlab.perf import Layer, estimate, from_plan
-from ptqlab.placement import Ask, Asks, place
-from ptqlab.platforms import platform
-
-
-def layers_of(
-    model: onnx.ModelProto, folder: Path, asks: Asks | None = None, march: str = "nash-e"
-) -> tuple[Layer, ...]:
-    graph = opened(model, folder)
-    return from_plan(graph, place(graph, platform(march), asks))
-
-
-def opened(model: onnx.ModelProto, folder: Path) -> FloatGraph:
-    path = folder / "net.onnx"
-    onnx.save(model, path)
-    return optimize(load(path))
+from ptqlab.perf import estimate
+from ptqlab.placement import Ask, Asks
 
 
 def net(nodes: list[onnx.NodeProto], output: str, **constants: np.ndarray) -> onnx.ModelProto:
@@ -65,10 +50,9 @@ def node(op: str, inputs: list[str], y: str, **attributes: object) -> onnx.NodeP
 def test_a_graph_gives_what_its_layer_table_gives(
     name: str,
     build: Callable[[], onnx.ModelProto],
-    tmp_path: Path,
 ) -> None:
     """The same MACs, and both latencies within 2 %."""
-    made, published = layers_of(build(), tmp_path), table(name).layers
+    made, published = layers_of(build()), table(name).layers
     assert sum(layer.macs for layer in made) == sum(layer.macs for layer in published)
     assert sum(layer.weights for layer in made) == sum(layer.weights for layer in published)
     here, there = estimate(made, "nash-e"), estimate(published, "nash-e")
@@ -77,14 +61,21 @@ def test_a_graph_gives_what_its_layer_table_gives(
     assert (here.cpu_us, len(here.segments_us)) == (0, 1)
 
 
-def test_bias_residual_and_relu_are_one_layer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_published_static_figures_never_fitted(check: Check) -> None:
+    """Mobile networks of other families: the published operations exactly, the static latency within 12 %."""
+    found = estimate(layers_of(check.build()), "nash-e")
+    assert found.macs.original_conv_ops == check.operations and found.cpu_us == 0
+    assert found.latency_us == pytest.approx(check.us, rel=0.12)
+
+
+def test_bias_residual_and_relu_are_one_layer() -> None:
     """Shapes, sources, sizes and the nodes inside, of a convolution with a residual Add and Relu."""
     made = layers_of(
         net(
             [conv("x", "a"), conv("a", "b"), node("Add", ["b", "x"], "s"), node("Relu", ["s"], "r"), conv("r", "c")],
             "c",
-        ),
-        tmp_path,
+        )
     )
     a, b, c = made
     assert (b.name, b.op, b.act, b.add, b.nodes) == ("b", "Conv", "relu", True, ("b", "s", "r"))
@@ -106,32 +97,31 @@ def test_bias_residual_and_relu_are_one_layer(tmp_path: Path) -> None:
         ([node("Mul", ["a", "two"], "m")], ""),
     ],
 )
-def test_activations_belong_to_their_convolution(nodes: list[onnx.NodeProto], act: str, tmp_path: Path) -> None:
+def test_activations_belong_to_their_convolution(nodes: list[onnx.NodeProto], act: str) -> None:
     """A function of one variable behind a convolution is part of its layer; a constant factor is in its weights."""
     constants = {"zero": np.float32(0), "six": np.float32(6), "two": np.float32(2)}
-    made = layers_of(net([conv("x", "a"), *nodes, conv("m", "z")], "z", **constants), tmp_path)
+    made = layers_of(net([conv("x", "a"), *nodes, conv("m", "z")], "z", **constants))
     assert [(layer.op, layer.act) for layer in made] == [("Conv", act), ("Conv", "")]
     assert made[1].sources == (0,)
 
 
-def test_what_somebody_else_reads_stays_apart(tmp_path: Path) -> None:
+def test_what_somebody_else_reads_stays_apart() -> None:
     """An activation is no part of a convolution whose result has another reader."""
     nodes = [
         conv("x", "a"), node("Sigmoid", ["a"], "s"), node("Mul", ["a", "s"], "m"), conv("m", "p"), conv("a", "q"),
         node("Add", ["p", "q"], "z"),
     ]  # fmt: skip
-    made = {layer.name: layer for layer in layers_of(net(nodes, "z"), tmp_path)}
+    made = {layer.name: layer for layer in layers_of(net(nodes, "z"))}
     assert made["a"].act == "" and {"s", "m"} <= set(made)
 
 
-def test_two_tensors_are_no_function_of_one_variable(tmp_path: Path) -> None:
+def test_two_tensors_are_no_function_of_one_variable() -> None:
     """A gate (one convolution's sigmoid times another convolution) keeps its Mul; the sigmoid joins its convolution."""
     made = layers_of(
         net(
             [conv("x", "a"), conv("x", "b"), node("Sigmoid", ["a"], "s"), node("Mul", ["b", "s"], "m"), conv("m", "z")],
             "z",
-        ),
-        tmp_path,
+        )
     )
     assert sorted((layer.op, layer.act) for layer in made) == [
         ("Conv", ""),
@@ -141,18 +131,18 @@ def test_two_tensors_are_no_function_of_one_variable(tmp_path: Path) -> None:
     ]
 
 
-def test_types_of_the_plan_arrive(tmp_path: Path) -> None:
+def test_types_of_the_plan_arrive() -> None:
     """int16 in one convolution: its features, and what is written for it; dual-int16 doubles the weights' bytes."""
     model = net([conv("x", "a"), conv("a", "b"), conv("b", "c")], "c")
-    first, second, _ = layers_of(model, tmp_path, Asks({"b": Ask("int16", level="node")}))
+    first, second, _ = layers_of(model, Asks({"b": Ask("int16", level="node")}))
     assert (first.qtype, first.output_qtype) == (QType.INT8, QType.INT16)
     assert (second.qtype, second.output_qtype, second.weight_qtype) == (QType.INT16, QType.INT8, QType.INT8)
 
 
-def test_what_runs_on_the_cpu(tmp_path: Path) -> None:
+def test_what_runs_on_the_cpu() -> None:
     """A node put onto the CPU splits the segments; behind the tail nothing is on the BPU."""
     model = net([conv("x", "a"), node("Sigmoid", ["a"], "s"), conv("s", "b"), node("Softmax", ["b"], "p", axis=1)], "p")
-    made = layers_of(model, tmp_path, Asks({"s": Ask("int8", on="CPU", level="node")}))
+    made = layers_of(model, Asks({"s": Ask("int8", on="CPU", level="node")}))
     assert [(layer.op, layer.device, layer.segment) for layer in made] == [
         ("Conv", "BPU", 0),
         ("Sigmoid", "CPU", None),
@@ -163,7 +153,7 @@ def test_what_runs_on_the_cpu(tmp_path: Path) -> None:
     assert len(found.segments_us) == 2 and found.cpu_us > 0
 
 
-def test_several_inputs_and_split(tmp_path: Path) -> None:
+def test_several_inputs_and_split() -> None:
     """Inputs of the network are -1, -2, ...; an operator with several results is read under one index."""
     nodes = [
         helper.make_node("Split", ["x"], ["p", "q"], name="split", axis=1),
@@ -175,14 +165,14 @@ def test_several_inputs_and_split(tmp_path: Path) -> None:
     model.graph.input[0].name = "x0"
     model.graph.node[1].input[0] = "x1"
     model.graph.input.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 8, 8]))
-    made = {layer.name: layer for layer in layers_of(model, tmp_path)}
+    made = {layer.name: layer for layer in layers_of(model)}
     split, join, add = made["split"], made["j"], made["s"]
     assert split.outputs == ((1, 8, 8, 8), (1, 8, 8, 8)) and (split.reads, split.writes) == (1024, 1024)
     assert join.sources == (1, 1) and join.inputs == ((1, 8, 8, 8),) * 2
     assert -2 in add.sources
 
 
-def test_matmul_of_a_transformer(tmp_path: Path) -> None:
+def test_matmul_of_a_transformer() -> None:
     """MACs of Gemm and of MatMul, with and without constant weights."""
     nodes = [
         node("Reshape", ["x", "shape"], "t"),
@@ -194,7 +184,7 @@ def test_matmul_of_a_transformer(tmp_path: Path) -> None:
     model = net(
         nodes, "n", shape=np.array([1, 64, 16]), wm=np.ones((16, 32), np.float32), wn=np.ones((64, 8), np.float32)
     )
-    made = {layer.name: layer for layer in layers_of(model, tmp_path)}
+    made = {layer.name: layer for layer in layers_of(model)}
     assert [(made[n].macs, made[n].weights) for n in ("u", "m", "n")] == [
         (64 * 16 * 32, 512),
         (64 * 64 * 32, 0),
