@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ptqlab.arith.formats import QType
 from ptqlab.config import Config, QuantConfig
+from ptqlab.config.quant import spread
 from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import FloatGraph
 from ptqlab.pipeline.subgraphs import memberships
@@ -28,7 +29,8 @@ def make_asks(graph: FloatGraph, config: Config) -> tuple[Asks, list[Finding]]:
     for node in graph.nodes:
         name = str(node.name)
         request = quant.for_node(name, node.op_type, held.get(name, ()), len(node.inputs), graph.aliases)
-        inputs = {i: t for i, t in enumerate(request.inputs) if t != request.qtype and request.qtype != "dual-int16"}
+        # what the type of the node says of its inputs anyway is no request of its own
+        inputs = {i: t for i, t in enumerate(request.inputs) if t != spread(request.qtype, node.op_type, i)}
         nodes[name] = Ask(request.qtype, inputs, request.on, request.origin.level)
     return Asks(nodes, output_type(quant, config)), findings
 
