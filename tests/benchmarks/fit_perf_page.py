@@ -74,8 +74,8 @@ def _errors(single: Rows, rows: Rows, judged: Judged) -> str:
     return ("## Mean absolute error of the one-thread latency, in percent\n\n"
             f"{table(['', *(n for _, n in BOARDS)], body)}\n\n"
             f"Rows of one thread: {counts}.\nThe fit also sees the rates of two and three threads and two published "
-            f"static figures.\nFrames a second with two or three threads are off by {rates},\nmost for networks that take "
-            "the BPU less than a third of a millisecond.\n")
+            f"static figures.\nFrames a second with two or three threads are off by {rates},\nmost for networks that "
+            "take the BPU less than a third of a millisecond.\n")
 
 
 def _families(single: Rows, judged: Judged) -> str:
@@ -176,7 +176,7 @@ def _limits(single: Rows, judged: Judged) -> str:
         "One generation of the compiler (OE 3.5 and later) and one of the runtime; MobileNetV2 and ResNet152 were "
         "measured with an older runtime, whose cost is a parameter of its own.",
         "Inputs of 224 x 224 and 640 x 640, batch 1.",
-        "The form of the model (what is padded, streamed, hidden, how many passes) was chosen with all families in view; "
-        "only its numbers were fitted without the family left out. Mobile networks above were not looked at before.",
+        "The form of the model (what is padded, streamed, hidden, how many passes) was chosen with all families in "
+        "view; only its numbers were fitted without the family left out. Mobile networks above were not looked at before.",
     ]
     return "## Limits\n\n" + "\n".join(f"- {item}" for item in items) + "\n"
