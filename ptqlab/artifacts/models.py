@@ -22,7 +22,7 @@ from ptqlab.graph import outer_values, save
 from ptqlab.graph.files import attach, read_artifact
 from ptqlab.graph.topology import check_topology, check_types
 from ptqlab.ops.integer import DOMAIN, INTEGER_OPS
-from ptqlab.ops.integer.movers import MOVERS
+from ptqlab.ops.integer.movers import STANDARD
 from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
 from ptqlab.stages.schedule import schedule
 
@@ -159,9 +159,9 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
                     REMEDY,
                 )
             )
-        elif node.metadata_props.get(DEVICE) == "BPU" and node.op_type not in MOVERS:
+        elif node.metadata_props.get(DEVICE) == "BPU" and node.op_type not in STANDARD:
             problems.append(
-                Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(MOVERS)), REMEDY)
+                Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(STANDARD)), REMEDY)
             )
     return problems
 

@@ -122,6 +122,9 @@ class Lowering(Protocol):
                     attributes: Mapping[str, Any]) -> None:
         """Append integer operator `op` whose output is no activation: it keeps its values, and its tensor's name."""
 
+    def keep(self, node: ir.Node) -> None:
+        """Append the node itself, on tensors that are never quantized."""
+
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         """Append a tail operator and the Dequantize that turns its int32 accumulator into float32."""
@@ -152,6 +155,7 @@ class OpSpec:
     rules       what a node must keep to run on the BPU
     lower       how it becomes integer operators; None where it stays in float
     plain_output  what it writes is no activation but indices, in a type of their own
+    native  it computes on integers of the model as they are
     int16_families  families of platforms that have its int16 form; None: all
     fusable     it can be computed inside the TAE operator before it (Relu, Clip, Add)
     source      where the entry comes from: "documented", "log", "our definition"
@@ -166,6 +170,7 @@ class OpSpec:
     rules: tuple[Rule, ...] = ()
     lower: Lower | None = None
     plain_output: bool = False
+    native: bool = False
     int16_families: tuple[str, ...] | None = None
     fusable: bool = False
     source: str = "our definition"

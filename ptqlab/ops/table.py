@@ -13,6 +13,7 @@ from ptqlab.ops import (
     gather,
     layout,
     matmul,
+    native,
     norm,
     pool,
     reduce,
@@ -48,8 +49,11 @@ OPERATORS: dict[str, OpSpec] = {
 def spec_of(node: ir.Node | str) -> OpSpec:
     """The entry of a node or operator type; one that says "float on the CPU" where there is none.
 
-    Where an operator is several (Resize: a mover in nearest mode, arithmetic in the others), a node gives its own.
+    Where an operator is several (Resize: a mover in nearest mode, arithmetic in the others; Mul of int32 tensors: left
+    as it is), a node gives its own.
     """
+    if isinstance(node, ir.Node) and native.is_native(node):
+        return native.NATIVE[node.op_type]
     if isinstance(node, ir.Node) and node.op_type in VARIANTS:
         return VARIANTS[node.op_type](node)
     op_type = node if isinstance(node, str) else node.op_type

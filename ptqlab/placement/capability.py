@@ -47,6 +47,9 @@ def judge(node: ir.Node, ask: Ask, platform: Platform) -> Verdict:
 
 def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict:
     """Types for the features of a node that the BPU can run."""
+    if spec.native:
+        reason = f"BPU ({spec.engine.value}): integers of the model stay as they are; no type can be asked for."
+        return Verdict(spec, True, (None,) * len(node.inputs), "int32", "native-integers", reason)
     inputs: list[QType | None] = [None] * len(node.inputs)
     notes: list[str] = []
     rule = "default" if ask.level == "default" else f"asked-{ask.level}"

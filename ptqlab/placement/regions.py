@@ -73,7 +73,8 @@ def find_regions(graph: FloatGraph, verdicts: Mapping[str, Verdict], asks: Asks,
         name = str(node.name)
         if not walk.active(node):
             continue
-        if name in before and name not in walk.anchors and name not in behind:
+        free = walk.verdicts[name].spec.native or name in walk.anchors or name in behind
+        if name in before and not free:
             _move_to_cpu(walk, name, "after-tail", AFTER_TAIL.format(tail=before[name], type=tail_word))
             continue
         on_bpu.add(name)
@@ -99,7 +100,7 @@ def _is_anchor(walk: _Walk, node: ir.Node) -> bool:
     ask = walk.asks.of(str(node.name))
     named = ask.names_the_node or ask.on == "BPU"
     spec = walk.verdicts[str(node.name)].spec
-    return spec.is_tae or spec.plain_output or named or walk.asks.forces_tail
+    return spec.is_tae or (spec.plain_output and not spec.native) or named or walk.asks.forces_tail
 
 
 def _anchor_reach(walk: _Walk) -> tuple[dict[str, str], set[str]]:

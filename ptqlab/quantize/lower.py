@@ -112,6 +112,9 @@ class _Lowering:
         self.floats[group.output] = self._emit(op, str(node.name), inputs, attributes, group.output, "", None,
                                                group.members, ir.DataType(attributes["to"]))
 
+    def keep(self, node: ir.Node) -> None:
+        self._copy(node, "BPU")
+
     def write_tail(self, node: ir.Node, op: str, inputs: Mapping[str, ir.Value | np.ndarray],
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         tensor = self.plan.group_of(str(node.name)).output
@@ -166,14 +169,14 @@ class _Lowering:
         self.floats[str(value.name)] = made
         return made
 
-    def _copy(self, node: ir.Node) -> None:
-        """A CPU node as it stands, reading float tensors."""
+    def _copy(self, node: ir.Node, device: str = "CPU") -> None:
+        """A node as it stands, reading tensors that are not quantized."""
         inputs = [None if v is None else self._float(v) for v in node.inputs]
         attributes = [self._body(a) if a.type in GRAPHS else a for a in node.attributes.values()]
         made = ir.Node(node.domain, node.op_type, inputs, attributes=attributes, num_outputs=len(node.outputs),
                        name=node.name)
         self.nodes.append(made)
-        made.metadata_props.update({SOURCE: json.dumps([node.name]), DEVICE: "CPU"})
+        made.metadata_props.update({SOURCE: json.dumps([node.name]), DEVICE: device})
         for out, old in zip(made.outputs, node.outputs, strict=True):
             out.name, out.shape, out.type = old.name, old.shape, old.type
             if old.name:

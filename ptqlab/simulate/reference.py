@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.ops.integer import DOMAIN, INTEGER_OPS
-from ptqlab.ops.integer.movers import MOVERS
+from ptqlab.ops.integer.movers import STANDARD
 from ptqlab.simulate.executor import Executor
 from ptqlab.stages.schedule import Part
 
@@ -36,7 +36,7 @@ def run_node(node: ir.Node, arrays: list[np.ndarray | None]) -> np.ndarray:
     }
     if node.domain == DOMAIN:
         return INTEGER_OPS[node.op_type].reference(attributes, *arrays)
-    return MOVERS[node.op_type](attributes, *arrays)
+    return STANDARD[node.op_type](attributes, *arrays)
 
 
 def _array(

@@ -134,10 +134,10 @@ def test_rules_that_send_a_node_to_the_cpu(nodes: list, inits: list, rule: str, 
     assert verdict.reason == f"CPU: {text} Here: {found}."
 
 
-def test_integer_tensors_stay_on_the_cpu() -> None:
-    """An int32 Add is no BPU operator; the reason names the tensor and its type."""
-    found = plan_of([node("Add", ["i", "i"], "y", "n")], [], {"i": np.arange(3, dtype=np.int32)})
-    assert found.rule == "float_features" and "input i is int32" in found.reason
+def test_int64_tensors_stay_on_the_cpu() -> None:
+    """An int64 Add is no BPU operator; the reason names the tensor and its type. int32 is (tests/ops/test_native.py)."""
+    found = plan_of([node("Add", ["i", "i"], "y", "n")], [], {"i": np.arange(3, dtype=np.int64)})
+    assert found.rule == "float_features" and "input i is int64" in found.reason
 
 
 def test_an_unknown_operator_runs_on_the_cpu_with_its_name() -> None:

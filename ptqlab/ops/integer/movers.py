@@ -1,6 +1,7 @@
 """Movers on integers: standard ONNX operators that keep codes as they are, in plain numpy."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -110,6 +111,17 @@ def identity(attrs: Mapping[str, Any], x: np.ndarray) -> np.ndarray:
     return x
 
 
+# on int32 tensors of the model; sums and products that leave 32 bits wrap around
+NATIVE: dict[str, Callable[..., np.ndarray]] = {
+    "Add": lambda attrs, a, b: a + b,
+    "Sub": lambda attrs, a, b: a - b,
+    "Mul": lambda attrs, a, b: a * b,
+    "Neg": lambda attrs, a: -a,
+    "Abs": lambda attrs, a: np.abs(a),
+    "Max": lambda attrs, *operands: functools.reduce(np.maximum, operands),
+    "Min": lambda attrs, *operands: functools.reduce(np.minimum, operands),
+}
+
 MOVERS: dict[str, Callable[..., np.ndarray]] = {
     "Reshape": reshape,
     "Flatten": flatten,
@@ -127,3 +139,6 @@ MOVERS: dict[str, Callable[..., np.ndarray]] = {
     "ScatterElements": scatter_elements,
     "ScatterND": scatter_nd,
 }
+
+# every standard operator that a BPU part may hold
+STANDARD: dict[str, Callable[..., np.ndarray]] = MOVERS | NATIVE
