@@ -7,7 +7,7 @@ import pytest
 
 import ptqlab
 
-HEAVY = ["pandas", "plotly", "onnx", "onnxruntime", "onnxscript", "onnx_ir", "ipywidgets", "pydantic", "yaml", "netron"]
+HEAVY = ["pandas", "plotly", "onnx", "onnxruntime", "onnx_ir", "ipywidgets", "yaml", "netron"]
 
 
 def modules_after(code: str) -> dict:

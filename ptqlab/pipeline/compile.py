@@ -130,7 +130,7 @@ def _estimate(run: _Run, graph: FloatGraph, plan: Plan) -> dict[str, Any]:
     cores = min(run.config.compiler.core_num, platform(march).cores)
     with run.stage("estimate"):
         layers = perf.from_plan(graph, plan)
-        result = perf.estimate(layers, march, core_num=cores)
+        result = perf.estimate(layers, march, model=run.work.prefix, core_num=cores)
         slow = perf.advice(layers, result)
         run.work.path("perf_json").write_text(json.dumps(perf.performance_json(result), indent=1), encoding="utf-8")
         run.work.path("perf_html").write_text(perf.performance_html(result, slow), encoding="utf-8")

@@ -11,26 +11,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from chromium import BROWSER_MARKS, CHROMIUM, FLAGS, TimeoutError, expect, sync_playwright
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 QUICKSTART = Path(__file__).parents[2] / "notebooks" / "00_quickstart.ipynb"
 MINUTE = 60_000
 #: A drawn plot; of a saved one the lab shows its picture until the mouse comes near.
 PLOT = ".js-plotly-plot .trace path.point, .jp-RenderedPlotly img"
 PICTURES = ((".ptqlab svg circle", "report"), (PLOT, "plot"), (".ptqlab dl", "explain"))
 
-try:
-    from playwright.sync_api import TimeoutError, expect, sync_playwright
-except ImportError:
-    sync_playwright = None
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(sync_playwright is None, reason="playwright is not installed (pip install ptqlab[test])"),
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM} (apt install chromium)"),
-]
+pytestmark = BROWSER_MARKS
 
 RUN_ALL = """async () => {
     const app = window.jupyterapp, panel = app.shell.currentWidget;
