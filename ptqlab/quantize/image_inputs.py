@@ -58,7 +58,9 @@ def _feed(work: Rewriter, image: ImageInput) -> None:
             _lookup(work, image, pixels, codes, base, wanted, shape, str(out.name), out, user)
             work.graph.remove(user, safe=True)
     if old.uses() or old.is_graph_output():
-        _lookup(work, image, pixels, table, base, wanted, shape, image.name, old, first)
+        # the float tensor takes its old name where no new input bears it
+        name = image.name if image.name not in {str(v.name) for v in made} else str(old.name)
+        _lookup(work, image, pixels, table, base, wanted, shape, name, old, first)
 
 
 def _codes(quantizer: ir.Node, table: np.ndarray) -> np.ndarray:
