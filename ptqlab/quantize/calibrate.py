@@ -10,6 +10,7 @@ import numpy as np
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
+from ptqlab.quantize.balance import unbalanced
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.encode import is_weighted
 from ptqlab.quantize.layerwise import layerwise
@@ -93,7 +94,8 @@ def calibrate(
         found = replace(found, method=_chosen(found, recipe), answers=answers)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
-    found = replace(found, findings=(*found.findings, *_large(graph, plan, found)))
+    uneven = unbalanced(graph, plan, found.thresholds, statistics.seen)
+    found = replace(found, findings=(*found.findings, *_large(graph, plan, found), *uneven))
     return found.verify()
 
 

@@ -21,7 +21,8 @@ INT32, INT64 = onnx.TensorProto.INT32, onnx.TensorProto.INT64
 def run(dtype: int, *feeds: np.ndarray) -> Lowered:
     """Mul, Add, Max, Neg and a Transpose of two integer inputs, beside a quantized product."""
     nodes = [node("Mul", ["a", "b"], "p", "mul"), node("Add", ["p", "k"], "s", "add"),
-             node("Max", ["s", "a"], "m", "max"), node("Neg", ["m"], "n", "neg"), node("Transpose", ["n"], "y", "turn", perm=[1, 0]),
+             node("Max", ["s", "a"], "m", "max"), node("Neg", ["m"], "n", "neg"),
+             node("Transpose", ["n"], "y", "turn", perm=[1, 0]),
              node("MatMul", ["x", "w"], "z", "mm")]
     net = model(nodes, [value("a", [2, 3], dtype), value("b", [3], dtype), value("x", [2, 4])],
                 [value("y", [3, 2], dtype), value("z", None)],
