@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ptqlab.errors import Problem, PtqError, nearest, shorten
-from ptqlab.ops.spec import OpSpec, Role, sentence
+from ptqlab.ops import page
 from ptqlab.ops.table import OPERATORS
 from ptqlab.platforms import platform
 from ptqlab.report.page import Page
@@ -16,7 +16,7 @@ COLUMNS = ("Operator", "ON", "Role", "Engine", "Types", "Rules", "Source")
 
 @dataclass(frozen=True)
 class Operator:
-    """One row of the table. types: of its activations on the BPU; rules: sentences a node must keep."""
+    """One row of the table. types: of its activations on the BPU; rules: sentences that a node must keep."""
 
     op_type: str
     on: str
@@ -33,44 +33,37 @@ def operator_rows(march: str | None = None, op: str | None = None) -> tuple[Oper
 
     march  None: what holds for every march. Raises PtqError for an unknown march or operator, with the nearest names.
     """
-    if march is not None:
-        platform(march)
-    chosen = OPERATORS
-    if op is not None:
-        by_lower = {name.lower(): spec for name, spec in OPERATORS.items()}
-        if op.lower() not in by_lower:
-            near = nearest(op, OPERATORS)
-            raise PtqError(Problem(
-                "PTQ403", "--op", repr(shorten(op)), "an operator of the table; what is not listed runs on the CPU",
-                f"did you mean {', '.join(near)}?" if near else "ptqlab ops lists them"), "ops")
-        chosen = {op: by_lower[op.lower()]}
-    return tuple(sorted((_row(spec) for spec in chosen.values()), key=lambda r: (r.on != "BPU", r.op_type)))
-
-
-def _row(spec: OpSpec) -> Operator:
-    on = "CPU" if spec.role is Role.FLOAT else "BPU"
-    types = () if on == "CPU" else tuple(t.value for t in spec.qtypes)
-    return Operator(spec.op_type, on, spec.role.value, spec.engine.value, types,
-                    tuple(sentence(rule) for rule in spec.rules), spec.source, spec.note)
+    words = page.sentences(OPERATORS.values())
+    rows = [Operator(r.op_type, r.on, r.role, r.engine, r.types, tuple(words[x] for x in r.rules), r.source, r.note)
+            for r in page.operator_rows(None if march is None else platform(march))]
+    if op is None:
+        return tuple(rows)
+    found = tuple(r for r in rows if r.op_type.lower() == op.lower())
+    if not found:
+        near = nearest(op, OPERATORS)
+        raise PtqError(Problem(
+            "PTQ403", "--op", repr(shorten(op)), "an operator of the table; what is not listed runs on the CPU",
+            f"did you mean {', '.join(near)}?" if near else "ptqlab ops lists them"), "ops")
+    return found
 
 
 def operators_page(rows: tuple[Operator, ...], march: str | None) -> Page:
     """The table; for a single operator every rule on a line of its own."""
-    page = Page(say("ops_title", march=march or say("ops_every")))
+    shown = Page(say("ops_title", march=march or say("ops_every")))
     if len(rows) == 1:
         row = rows[0]
-        page.line(f"{row.op_type}: {row.on}, {row.role}, {row.engine}, {', '.join(row.types) or 'float32'} "
+        shown.line(f"{row.op_type}: {row.on}, {row.role}, {row.engine}, {', '.join(row.types) or 'float32'} "
                   f"({row.source})")
         if row.note:
-            page.line(row.note)
-        page.heading(say("rules"))
+            shown.line(row.note)
+        shown.heading(say("rules"))
         for rule in row.rules or (say("no_rules"),):
-            page.line(f"- {rule}")
-        return page
-    page.table(COLUMNS, [(r.op_type, r.on, r.role, r.engine, ", ".join(r.types) or "float32",
+            shown.line(f"- {rule}")
+        return shown
+    shown.table(COLUMNS, [(r.op_type, r.on, r.role, r.engine, ", ".join(r.types) or "float32",
                           str(len(r.rules) or "--"), r.source) for r in rows])
-    page.line(say("ops_more"))
-    return page
+    shown.line(say("ops_more"))
+    return shown
 
 
 def operator_dicts(rows: tuple[Operator, ...]) -> list[dict[str, Any]]:

@@ -220,7 +220,8 @@ class SpeedResult(Shown):
         return speeds_page(self.rows, str(self.rows[0]["march"]))
 
     def __repr__(self) -> str:
-        return f"SpeedResult({', '.join(str(r['model']) for r in self.rows)})"
+        models = [self.record.model] if self.record is not None else [str(row["model"]) for row in self.rows]
+        return f"SpeedResult({printable(', '.join(models))})"
 
 
 class Text:
