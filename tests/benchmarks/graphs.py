@@ -179,24 +179,29 @@ def blob_images(count: int, size: int = 224, seed: int = 0) -> np.ndarray:
     return image.astype(np.float32)
 
 
-def settle_batchnorm(model: onnx.ModelProto, seed: int, count: int = 4) -> onnx.ModelProto:
+def settle_batchnorm(
+    model: onnx.ModelProto, seed: int, images: np.ndarray | None = None, jitter: float = 0.1
+) -> onnx.ModelProto:
     """Give each BatchNormalization of a random network the statistics that it would have learned.
 
-    One run over `count` random images normalises every layer by its own batch and reads its mean and
-    variance, so later layers see what they will see in use. A jitter of a tenth stands for the gap between
-    running and batch statistics. Without this, activations of a random deep net vanish or explode.
+    One run over random images (or the given ones) normalises every layer by its own batch and reads its mean and
+    variance, so later layers see what they will see in use. The jitter stands for the gap between running and
+    batch statistics; very deep nets add it up. Without this, activations of a random deep net vanish or explode.
 
     Args:
         model: a network as `GraphBuilder.model` gives it; changed in place.
         seed: seeds images and jitter.
+        images: float32 [N, 3, H, W]; four random ones where not given.
+        jitter: the gap, as a part of the deviation.
 
     Returns:
         `model`.
     """
+    images = blob_images(4, seed=seed) if images is None else images
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     for value in (probe.graph.input[0], probe.graph.output[0]):
-        value.type.tensor_type.shape.dim[0].dim_value = count
+        value.type.tensor_type.shape.dim[0].dim_value = len(images)
     del probe.graph.node[:]
     names: list[str] = []  # of running mean and variance, as the probe's outputs give them
     for node in model.graph.node:
@@ -222,16 +227,16 @@ def settle_batchnorm(model: onnx.ModelProto, seed: int, count: int = 4) -> onnx.
     options.log_severity_level = 3
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(probe.SerializeToString(), options, providers=providers)
-    measured = dict(zip(names, session.run(None, {"input": blob_images(count, seed=seed)})[1:], strict=True))
+    measured = dict(zip(names, session.run(None, {"input": images})[1:], strict=True))
 
     random = np.random.default_rng(seed)
     for tensor in model.graph.initializer:
         if tensor.name.endswith("running_mean"):
             variance = measured[tensor.name.removesuffix("mean") + "var"]
-            noise = random.normal(0, 0.1, variance.shape)
+            noise = random.normal(0, jitter, variance.shape)
             value = measured[tensor.name] + noise * np.sqrt(variance)
         elif tensor.name.endswith("running_var"):
-            value = measured[tensor.name] * np.exp(random.normal(0, 0.1, measured[tensor.name].shape))
+            value = measured[tensor.name] * np.exp(random.normal(0, jitter, measured[tensor.name].shape))
         else:
             continue
         tensor.CopyFrom(numpy_helper.from_array(value.astype(np.float32), tensor.name))

@@ -82,7 +82,7 @@ def photo_crops(kind: Kind, n: int | None = None, normalise: Normalise = "imagen
     for index in range(_COUNTS[kind] if n is None else n):
         photo = photos[index % len(photos)]
         random = np.random.default_rng((_SEEDS[kind], index))
-        pixels = _random_resized_crop(_photo(photo), random)
+        pixels = _random_resized_crop(load_photo(photo), random)
         crops.append(Crop(photo, to_input(pixels, normalise), photo in OBJECT_PHOTOS))
     return crops
 
@@ -94,7 +94,7 @@ def object_mask(crops: Iterable[Crop]) -> np.ndarray:
 
 def centre_crop(photo: str, normalise: Normalise = "imagenet") -> np.ndarray:
     """Return the usual evaluation view of a photo, the middle 7/8 of its short side: [1, 3, 224, 224]."""
-    image = _photo(photo)
+    image = load_photo(photo)
     side = min(image.size) * 0.875
     left, top = ((length - side) / 2 for length in image.size)
     box = (left, top, left + side, top + side)
@@ -130,7 +130,7 @@ def _random_resized_crop(image: Image.Image, random: np.random.Generator) -> np.
 
 
 @cache
-def _photo(name: str) -> Image.Image:
+def load_photo(name: str) -> Image.Image:
     """Load a photo as RGB from the wheel that holds it.
 
     The files are opened directly: scikit-image's own loaders may reach for the network.

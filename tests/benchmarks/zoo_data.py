@@ -1,0 +1,170 @@
+"""What the networks of the zoo are fed: rendered text and pages, synthetic notes, bytes of files, photo crops.
+
+Everything is drawn from seeds or read from installed packages, so that two machines see nearly the same and nothing
+is downloaded. Calibration and scoring samples come from different seeds, photos or files.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from benchmarks import photos
+
+Samples = list[dict[str, np.ndarray]]
+VOCABULARY = (
+    "total invoice number street Hamburg station sensor 2024 camera No. 17 lidar price EUR 3,99 exit only open door "
+    "speed limit 50 km/h caution please contact service@ptq.example engine serial 0815-4711 model ABC weight 12 kg "
+    "temperature -4.5 C quick brown fox jumps over lazy dog THE NEW YORK Gate B12 Departure 09:45 Berlin Main Road"
+)
+WORDS = VOCABULARY.split()
+
+
+def _scaled(pixels: np.ndarray, mean: object, deviation: object) -> np.ndarray:
+    values = (pixels.astype(np.float32) / 255 - np.asarray(mean, np.float32)) / np.asarray(deviation, np.float32)
+    return np.ascontiguousarray(values.transpose(2, 0, 1)[None], np.float32)
+
+
+def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
+    return ImageFont.load_default(size)
+
+
+def _colours(random: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Paper and ink, far enough apart to be read; one in four is light on dark."""
+    paper, ink = random.integers(170, 256, 3), random.integers(0, 90, 3)
+    pair = (tuple(int(c) for c in paper), tuple(int(c) for c in ink))
+    return pair[::-1] if random.random() < 0.25 else pair
+
+
+def text_lines(count: int, seed: int) -> Samples:
+    """Lines of one to four words, 48 pixels high and padded to 320: `x` [1, 3, 48, 320], -1 .. 1."""
+    samples: Samples = []
+    for index in range(count):
+        random = np.random.default_rng((seed, index))
+        text = " ".join(random.choice(WORDS, random.integers(1, 5)))
+        paper, ink = _colours(random)
+        font = _font(int(random.integers(24, 38)))
+        width = int(font.getlength(text)) + 16
+        image = Image.new("RGB", (width, 48), paper)
+        ImageDraw.Draw(image).text((8, 24), text, ink, font, anchor="lm")
+        if width > 320:
+            image = image.resize((320, 48), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image).astype(np.float32) + random.normal(0, 6, (48, image.width, 3))
+        sample = np.zeros((1, 3, 48, 320), np.float32)
+        sample[..., : image.width] = _scaled(np.clip(pixels, 0, 255), 0.5, 0.5)
+        samples.append({"x": sample})
+    return samples
+
+
+def _page(random: np.random.Generator, size: int) -> Image.Image:
+    """A page of paragraphs and headings, `size` pixels square."""
+    paper, ink = _colours(random)
+    image = Image.new("RGB", (size, size), paper)
+    draw, y = ImageDraw.Draw(image), int(random.integers(4, 20))
+    while y < size - 16:
+        height = int(random.integers(9, 15)) if random.random() < 0.85 else int(random.integers(18, 26))
+        left, right = int(random.integers(4, 24)), int(random.integers(size * 2 // 3, size - 4))
+        line = ""
+        for word in random.choice(WORDS, 40):
+            if _font(height).getlength(f"{line} {word}") > right - left:
+                break
+            line = f"{line} {word}".strip()
+        draw.text((left, y), line, ink, _font(height))
+        y += int(height * random.uniform(1.2, 2.2))
+    return image
+
+
+def pages(count: int, seed: int) -> Samples:
+    """Rendered pages in four rotations each: `x` [1, 3, 224, 224], ImageNet mean and deviation."""
+    samples: Samples = []
+    for index in range(count):
+        image = _page(np.random.default_rng((seed, index // 4)), 224)
+        turned = np.ascontiguousarray(np.rot90(np.asarray(image), index % 4))
+        samples.append({"x": photos.to_input(turned, "imagenet")})
+    return samples
+
+
+def scenes(count: int, seed: int) -> Samples:
+    """Pages with text of any size for a text detector: `x` [1, 3, 320, 320], -1 .. 1."""
+    made = (_page(np.random.default_rng((seed, index)), 320) for index in range(count))
+    return [{"x": _scaled(np.asarray(image), 0.5, 0.5)} for image in made]
+
+
+def notes(count: int, seed: int) -> Samples:
+    """Two seconds of plucked and held notes, [1, 43844, 1] at 22,050 Hz."""
+    rate, length = 22050, 43844
+    samples: Samples = []
+    for index in range(count):
+        random = np.random.default_rng((seed, index))
+        sound = random.normal(0, 0.001, length)
+        for _ in range(int(random.integers(2, 9))):
+            start, pitch = int(random.integers(0, length - rate // 2)), int(random.integers(40, 84))
+            t = np.arange(min(length - start, int(rate * random.uniform(0.2, 1.5)))) / rate
+            base = 440.0 * 2 ** ((pitch - 69) / 12)
+            decay, fall = random.uniform(0.5, 6), random.uniform(0.8, 2)
+            tone = sum(k**-fall * np.sin(2 * np.pi * base * k * t) for k in range(1, 9) if base * k < rate / 2)
+            edge = np.minimum(1, np.minimum(t, t[::-1]) / 0.01)
+            sound[start : start + t.size] += random.uniform(0.1, 0.4) * tone * np.exp(-decay * t) * edge
+        sound /= max(1.0, np.abs(sound).max())
+        samples.append({"serving_default_input_2:0": sound.astype(np.float32)[None, :, None]})
+    return samples
+
+
+@cache
+def _files() -> list[Path]:
+    """Files of many kinds from the interpreter's library and the installed packages, at most six of a suffix."""
+    kinds: dict[str, list[Path]] = {}
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(sys.executable).parent)):
+        for path in sorted(Path(folder).rglob("*")):
+            found = kinds.setdefault(path.suffix, [])
+            if len(found) < 6 and path.is_file() and path.stat().st_size > 256:
+                found.append(path)
+    order = np.random.default_rng(0).permutation(sum(len(found) for found in kinds.values()))
+    flat = [path for _, found in sorted(kinds.items()) for path in found]
+    return [flat[i] for i in order]
+
+
+def file_bytes(count: int, seed: int) -> Samples:
+    """First and last 1,024 bytes of files without the blanks around, 256 where there are none: `bytes` [1, 2048]."""
+    samples: Samples = []
+    for path in _files()[seed * 100 : seed * 100 + count]:
+        content = path.read_bytes()
+        begin = np.frombuffer(content[:4096].lstrip()[:1024], np.uint8)
+        end = np.frombuffer(content[-4096:].rstrip()[-1024:], np.uint8)
+        tokens = np.full((1, 2048), 256, np.int32)
+        tokens[0, : begin.size] = begin
+        tokens[0, 2048 - end.size :] = end
+        samples.append({"bytes": tokens})
+    return samples
+
+
+def faces(count: int, seed: int, name: str, size: int) -> Samples:
+    """Square crops of photos, half of them around the face of the astronaut: [1, size, size, 3], about -1 .. 1."""
+    samples: Samples = []
+    for index in range(count):
+        random = np.random.default_rng((seed, index))
+        if index % 2:
+            image, side = photos.load_photo("astronaut.png"), random.uniform(90, 170)
+            left, top = 224 + random.normal(0, 12) - side / 2, 112 + random.normal(0, 12) - side / 2
+        else:
+            listed = photos.CALIBRATION_PHOTOS if seed == 1 else photos.SCORING_PHOTOS
+            image = photos.load_photo(listed[index // 2 % len(listed)])
+            side = random.uniform(0.2, 0.8) * min(image.size)
+            left, top = (random.uniform(0, length - side) for length in image.size)
+        left, top = max(left, 0.0), max(top, 0.0)
+        pixels = image.resize((size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side))
+        values = (np.asarray(pixels, np.float32) - 127.5) / 128
+        samples.append({name: np.ascontiguousarray(values.transpose(1, 0, 2)[None])})
+    return samples
+
+
+def crops(count: int, seed: int, size: int = 224) -> Samples:
+    """Photo crops for image networks: `input` [1, 3, size, size], ImageNet mean and deviation."""
+    made = photos.photo_crops("calibration" if seed == 1 else "scoring", count)
+    step = photos.SIZE // size
+    return [{"input": np.ascontiguousarray(crop.image[..., ::step, ::step])} for crop in made]
