@@ -153,7 +153,7 @@ def empty_tensors() -> Built:
 @edge
 def hostile_names() -> Built:
     """Names that are paths, markup, quotes, line ends, or look like names the simulator makes up."""
-    a, b, c, d, e = "../../evil", "<script>alert(1)</script>", "conv/0", "a\nb", "constant_0"
+    a, b, c, d, e = "../../evil", "<script>alert(1)</script>", "conv/0", "..0", ".constant_0"
     nodes = [
         node("Conv", ["x", "w"], a, "../../evil"),
         node("Relu", [a], b, "<script>"),
@@ -163,6 +163,15 @@ def hostile_names() -> Built:
         node("Relu", [e], "y", ".constant_1"),
     ]
     return net(nodes, ["y", d], weights(**FOUR))
+
+
+@edge
+def broken_weights() -> Built:
+    """NaN among the weights, Inf in a bias."""
+    w = random(4, 3, 1, 1)
+    w[0, 0], w[1, 0] = np.nan, np.inf
+    nodes = [node("Conv", ["x", "w", "b"], "c", "conv"), node("Conv", ["c", "w3"], "y", "end")]
+    return net(nodes, ["y"], [init("w", w), init("b", np.array([0, 0, np.inf, 1], f32)), *weights(w3=(2, 4, 1, 1))])
 
 
 @edge

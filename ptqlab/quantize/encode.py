@@ -29,6 +29,7 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
     weights: dict[str, WeightEncoding] = {}
     findings: list[Finding] = []
     wide: dict[str, int] = {}
+    broken: list[str] = []
     for group in plan.groups.values():
         node, node_plan = graph.node(group.main), plan.nodes[group.main]
         qtype = node_plan.inputs[0] if node_plan.inputs else None
@@ -39,12 +40,17 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         if group.bias_add is not None:
             add = graph.node(group.bias_add)
             added = next(a for v in add.inputs if (a := graph.constant(v)) is not None)
+        constants = [graph.constant(v) for v in node.inputs[1:3]]
+        if any(a is not None and not np.isfinite(a).all() for a in [*constants, added]):
+            broken.append(group.main)
         mean = calibration.means.get(group.main)
         if mean is not None and not np.isfinite(mean).all():  # told already: values that are NaN or Inf
             mean = None
         weights[group.main], widened = encode_weights(node, added, x, mean)
         if widened:
             wide[group.main] = len(widened)
+    if broken:
+        findings.append(_not_finite(broken))
     if wide:
         findings.append(_widened(wide))
     return replace(encodings, weights=weights, findings=tuple(findings))
@@ -53,6 +59,17 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
 def is_weighted(graph: FloatGraph, plan: Plan, node: str) -> bool:
     """Whether a node on the BPU has integer weights."""
     return plan.nodes[node].on_bpu and spec_of(plan.nodes[node].op_type).is_tae and has_weights(graph.node(node))
+
+
+def _not_finite(nodes: list[str]) -> Finding:
+    """One finding for all operators whose weights or bias hold NaN or Inf."""
+    named = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
+    return Finding(
+        "PTQ519",
+        f"weights or bias of {named} hold NaN or Inf; those numbers count as 0",
+        tuple(nodes),
+        "look at the float model: it was exported broken, or its training diverged",
+    )
 
 
 def _widened(wide: dict[str, int]) -> Finding:

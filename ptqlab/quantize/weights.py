@@ -22,12 +22,17 @@ def channel_axis(node: ir.Node) -> int:
     return 0 if node.op_type == "Gemm" and attribute(node, "transB", 0) else 1
 
 
+def numbers(array: np.ndarray) -> np.ndarray:
+    """The array with 0 in place of NaN and Inf, which no code can stand for (`encode` tells of them)."""
+    return np.where(np.isfinite(array), array, np.zeros((), array.dtype))
+
+
 def float_bias(node: ir.Node, added: np.ndarray | None, channels: int) -> np.ndarray:
     """Bias of each channel, float64: the node's own and the constant that its group adds."""
     total = np.zeros(channels)
     for part in (constant(input_value(node, 2)), added):
         if part is not None:
-            total = total + np.broadcast_to(part.astype(np.float64).ravel(), (channels,))
+            total = total + np.broadcast_to(numbers(part).astype(np.float64).ravel(), (channels,))
     return total
 
 
@@ -82,6 +87,7 @@ def encode_weights(
     """
     raw = constant(node.inputs[1])
     assert raw is not None, "weights are constant by rule"
+    raw = numbers(raw)
     axis = channel_axis(node)
     scale = channel_scales(raw, axis, _groups(node))
     bias = float_bias(node, added, scale.size)

@@ -27,6 +27,14 @@ def test_dequantize_by_hand() -> None:
     assert got.tolist() == [0.0, 66.0, -61.5]
 
 
+@pytest.mark.parametrize("zero", [0, 5])
+def test_not_a_number_becomes_the_code_of_zero(zero: int) -> None:
+    """No code stands for NaN; every engine gives the one of 0, so that they agree on broken data too."""
+    x = np.array([np.nan, 1.0], np.float32)
+    got = every_form("Quantize", {"x": x}, {"scale": np.asarray(np.float32(1))}, output(zero_point=zero))
+    assert got.tolist() == [zero, zero + 1]
+
+
 def test_infinities_saturate_and_zero_keeps_no_sign_in_codes() -> None:
     """Inf goes to the ends; -0.0 is code 0."""
     x = np.array([np.inf, -np.inf, -0.0], np.float32)

@@ -167,6 +167,12 @@ def test_max_pool_pads_never_win_over_negative_codes() -> None:
     assert every_form("MaxPool", {"x": x}, {}, attributes).ravel().tolist() == [-3, -3, -3]
 
 
+def test_a_window_of_nothing_but_padding_gives_the_smallest_code() -> None:
+    """Both taps of a dilated kernel miss the only element: -128, where float pooling has minus infinity."""
+    attributes = {"kernel_shape": [2], "strides": [1], "pads": [1, 1], "dilations": [2], "lowest": -128, "to": INT8}
+    assert every_form("MaxPool", {"x": np.array([[[7]]], np.int8)}, {}, attributes).tolist() == [[[-128]]]
+
+
 @pytest.mark.parametrize(
     ("mode", "wanted"),
     [

@@ -105,3 +105,12 @@ def test_means_that_are_not_finite_correct_no_bias() -> None:
     assert not np.array_equal(
         encode(made.graph, made.plan, fine).weights["conv"].bias, made.encodings.weights["conv"].bias
     )
+
+
+def test_weights_that_are_no_numbers_count_as_zero_and_are_told() -> None:
+    """NaN and Inf in weights and bias: finite codes, one warning that names the operator."""
+    made = stages(*EDGES["broken_weights"]())
+    weight = made.encodings.weights["conv"]
+    assert np.isfinite(weight.scale).all() and weight.codes[0, 0].item() == 0 and weight.bias[2] == 0
+    told = [f for f in made.encodings.findings if f.code == "PTQ519"]
+    assert [f.nodes for f in told] == [("conv",)] and "conv hold NaN or Inf" in told[0].message

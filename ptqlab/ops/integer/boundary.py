@@ -14,8 +14,9 @@ from ptqlab.ops.integer.spec import INT, IntegerOp, output_dtype
 
 
 def quantize(attrs: Mapping[str, Any], x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """NaN becomes the code of 0 [our definition]: no code stands for it, and every engine must give the same."""
     codes = quantize_values(x, scale, attrs["y_zero_point"], attrs["low"], attrs["high"])
-    return codes.astype(output_dtype(attrs))
+    return np.where(np.isnan(codes), np.float32(attrs["y_zero_point"]), codes).astype(output_dtype(attrs))
 
 
 def emit_round_half_away(e: Emitter, value: ir.Value) -> ir.Value:
@@ -26,7 +27,9 @@ def emit_round_half_away(e: Emitter, value: ir.Value) -> ir.Value:
 
 def _emit_quantize(e: Emitter) -> ir.Value:
     ratio = e.op("Div", e.input("x"), e.input("scale"))
-    codes = emit_round_half_away(e, e.op("Add", ratio, e.integer("y_zero_point", FLOAT)))
+    zero_point = e.integer("y_zero_point", FLOAT)
+    codes = emit_round_half_away(e, e.op("Add", ratio, zero_point))
+    codes = e.op("Where", e.op("IsNaN", codes), zero_point, codes)
     return e.store(e.op("Clip", codes, e.integer("low", FLOAT), e.integer("high", FLOAT)))
 
 
@@ -42,7 +45,7 @@ def _emit_dequantize(e: Emitter) -> ir.Value:
 
 BOUNDARY_OPS = (
     IntegerOp("Quantize", ("x", "scale"), {"y_zero_point": INT, "low": INT, "high": INT, "to": INT}, quantize,
-              _emit_quantize, "y = clamp(round_half_away(x / scale + y_zp)), float32"),
+              _emit_quantize, "y = clamp(round_half_away(x / scale + y_zp)), float32; NaN gives y_zp"),
     IntegerOp("Dequantize", ("x", "scale"), {"x_zero_point": INT}, dequantize, _emit_dequantize,
               "y = (x - x_zp) * scale, float32"),
 )
