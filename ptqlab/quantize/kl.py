@@ -16,20 +16,21 @@ import numpy as np
 BLOCK = 256
 
 
-def divergences(counts: np.ndarray, levels: int) -> np.ndarray:
-    """KL(P || Q) for the thresholds after bin i = levels .. counts.size; float64 [counts.size - levels + 1].
+def divergences(counts: np.ndarray, levels: int, first: int = 0) -> np.ndarray:
+    """KL(P || Q) for the thresholds after bin i = first .. counts.size; float64 [counts.size - first + 1].
 
     counts  histogram of |x| from 0 on, at least `levels` bins. Infinite where P has mass that Q has not.
+    first   first threshold to look at, `levels` at least (and where it is not given)
     """
-    n = counts.size
-    assert n >= levels, f"{n} bins for {levels} levels"
+    n, first = counts.size, max(first, levels)
+    assert n >= first, f"{n} bins for {levels} levels from bin {first} on"
     c = counts.astype(np.float64)
     total = c.sum()
     log_c = np.log(np.where(c > 0, c, 1.0))
     mass, bins, entropy = (np.concatenate([[0.0], np.cumsum(a)]) for a in (c, c > 0, c * log_c))
     edges = np.arange(levels + 1)
-    result = np.empty(n - levels + 1)
-    for start in range(levels, n + 1, BLOCK):
+    result = np.empty(n - first + 1)
+    for start in range(first, n + 1, BLOCK):
         i = np.arange(start, min(start + BLOCK, n + 1))
         bounds = edges[None, :] * i[:, None] // levels
         q = np.diff(mass[bounds], axis=1)
@@ -45,13 +46,13 @@ def divergences(counts: np.ndarray, levels: int) -> np.ndarray:
         missing = (p[:, -1] > 0) & (q[:, -1] == 0)
         inside = np.where(mass[i] > 0, mass[i], 1.0)
         kl = (own - cross) / total - np.log(total) + np.log(inside)
-        result[start - levels : start - levels + i.size] = np.where(missing | (mass[i] == 0), np.inf, kl)
+        result[start - first : start - first + i.size] = np.where(missing | (mass[i] == 0), np.inf, kl)
     return result
 
 
-def best_bin(counts: np.ndarray, levels: int) -> int:
-    """Number of bins up to the threshold of smallest divergence; of equal ones the largest."""
-    if counts.size <= levels or not counts.any():
+def best_bin(counts: np.ndarray, levels: int, first: int = 0) -> int:
+    """Number of bins, `first` at least, up to the threshold of smallest divergence; of equal ones the largest."""
+    if counts.size <= max(levels, first) or not counts.any():
         return int(counts.size)
-    found = divergences(counts, levels)
-    return levels + found.size - 1 - int(np.argmin(found[::-1]))
+    found = divergences(counts, levels, first)
+    return int(counts.size) - int(np.argmin(found[::-1]))

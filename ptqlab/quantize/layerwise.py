@@ -119,6 +119,23 @@ def _agreement(truth: np.ndarray, got: np.ndarray) -> Agreement:
     return agreement
 
 
+class _Shuffled:
+    """Samples in a fixed random order: folders are often sorted, and the race must not see one kind of sample first."""
+
+    def __init__(self, samples: SampleSet, total: int) -> None:
+        self.samples = samples
+        self.order = np.random.default_rng(0).permutation(total).tolist()
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.samples[self.order[index]]
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[i] for i in range(len(self)))
+
+
 class Search:
     """The search over one graph."""
 
@@ -152,7 +169,8 @@ class Search:
         store: Store | None = None, exhaustive: bool = False,
     ) -> dict[str, Choice]:
         """The choice for every slot that has one; `exhaustive` drops nothing on the way (the definition)."""
-        kept = Kept(store, self._key(exhaustive) if store else "", samples, total)
+        samples = _Shuffled(samples, total)
+        kept = Kept(store, self._key(exhaustive) if store is not None else "", samples, total)
         try:
             return self._race(kept, samples, total, watch, executor, exhaustive)
         finally:

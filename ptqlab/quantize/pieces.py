@@ -52,8 +52,10 @@ class Map:
         """`pieces`: at most about as many, of like numbers of nodes; each piece more is one more run per variant."""
         self.graph = graph
         self.nodes = graph.nodes
-        self.reads = [tuple(dict.fromkeys(v for v in read_values(n) if _computed(v))) for n in self.nodes]
         self.position = {v: i for i, n in enumerate(self.nodes) for v in n.outputs}
+        # constants and what lives inside of the body of an If or Loop are of no interest
+        known = {*self.position, *graph.inputs}
+        self.reads = [tuple(dict.fromkeys(v for v in read_values(n) if v in known)) for n in self.nodes]
         self.outputs = tuple(str(v.name) for v in graph.outputs)
         self.cuts = _spread(self._find_cuts(), len(self.nodes), pieces)
 
@@ -119,13 +121,9 @@ def _spread(cuts: tuple[Cut, ...], nodes: int, pieces: int) -> tuple[Cut, ...]:
     """Of all cuts those that leave about `nodes` / `pieces` nodes between them."""
     kept: list[Cut] = []
     for cut in cuts:
-        if cut.position - (kept[-1].position if kept else 0) >= nodes / pieces:
+        if cut.position - (kept[-1].position if kept else -1) >= nodes / pieces:
             kept.append(cut)
     return tuple(kept)
-
-
-def _computed(value: ir.Value) -> bool:
-    return value.const_value is None
 
 
 def piece_model(graph: FloatGraph, head: Head, quantized: Mapping[str, Collection[str]] | None = None) -> ir.Model:

@@ -107,7 +107,9 @@ def compare(
     keys = [b"".join(n[name].tobytes() for name in sorted(n)) for n in numbers]
     first = {key: index for index, key in reversed(list(enumerate(keys)))}
     distinct = sorted(first.values())
-    key = digest_of("modelwise", model_digest(graph), trial.digest, *(numbers[i] for i in distinct)) if store else ""
+    key = ""
+    if store is not None:
+        key = digest_of("modelwise", model_digest(graph), trial.digest, *(numbers[i] for i in distinct))
     kept = Kept(store, key, samples, total)
     job = _Comparison(graph, trial, [numbers[i] for i in distinct])
     with watch.stage("search", total) as stage:

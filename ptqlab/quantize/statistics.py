@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -105,11 +106,13 @@ def observe(
                is put there, also when the work is stopped
     """
     wanted = dict(bins) if isinstance(bins, Mapping) else dict.fromkeys(bins, 0)
-    key = digest_of("statistics", FORMAT, model_digest(graph), wanted, list(corrected), with_means) if store else ""
+    key = ""
+    if store is not None:
+        key = digest_of("statistics", FORMAT, model_digest(graph), wanted, list(corrected), with_means)
     digests: list[str] = []
     statistics = Statistics.of(wanted)
     with watch.stage("calibrate", total) as stage:
-        if store:
+        if store is not None:
             statistics, digests = _resumed(store, key, statistics, samples, total)
             for _ in range(statistics.samples):
                 stage.step()
@@ -128,7 +131,7 @@ def observe(
                         statistics.merge(alone)
                         stage.step()
             finally:
-                if store and statistics.samples > done:
+                if store is not None and statistics.samples > done:
                     digests += [digest_of(samples[i]) for i in range(len(digests), statistics.samples)]
                     store.put(key, packed(statistics, digests))
     return statistics
@@ -184,7 +187,7 @@ def unpacked(data: bytes) -> tuple[Statistics, list[str]] | None:
             means = {name: [file[a] for a in kept] for name, kept in about["means"].items()}
         statistics = Statistics(seen, means, int(about["samples"]))
         digests = [str(d) for d in about["digests"]]
-    except (ValueError, KeyError, TypeError, OSError, EOFError):
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile):
         return None
     return (statistics, digests) if len(digests) == statistics.samples else None
 

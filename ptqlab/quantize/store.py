@@ -75,7 +75,7 @@ class Kept:
         self.known = len(self.results)
 
     def _read(self) -> list[Any]:
-        data = self.store.get(self.key) if self.store else None
+        data = self.store.get(self.key) if self.store is not None else None
         try:
             found = json.loads(data) if data else []
         except ValueError:
@@ -89,6 +89,6 @@ class Kept:
 
     def save(self) -> None:
         """Keep what was added."""
-        if self.store and len(self.results) > self.known:
+        if self.store is not None and len(self.results) > self.known:
             self._digests += [digest_of(self.samples[i]) for i in range(len(self._digests), len(self.results))]
             self.store.put(self.key, json.dumps(list(zip(self._digests, self.results, strict=True))).encode())

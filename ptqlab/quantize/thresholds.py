@@ -119,11 +119,11 @@ def kl(seen: Observer, qtype: QType, bins: int, most: int) -> tuple[float, str]:
     if counts.size <= levels:
         return seen.largest, f"{qtype.value} has more codes than the histogram has bins: nothing is cut off"
     counts[0] = 0
-    found = min(seen.largest, best_bin(counts, levels) * fold * histogram.width)
-    floor = percentile(seen, KL_FLOOR)
-    if found < floor:
-        return floor, f"held at percentile {KL_FLOOR}"
-    return found, ""
+    width = fold * histogram.width
+    floor = max(levels, int(np.ceil(percentile(seen, KL_FLOOR) / width)))
+    best = best_bin(counts, levels, floor)
+    note = f"held at percentile {KL_FLOOR}" if best == floor > levels else ""
+    return min(seen.largest, best * width), note
 
 
 def mse_threshold(seen: Observer, qtype: QType) -> float:
