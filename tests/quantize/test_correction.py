@@ -1,0 +1,154 @@
+"""Bias correction: the mean error of the weights is taken back, in both models, and only where it helps."""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from calibration_nets import mobile, recipe
+from core_models import net, weights
+from models import node, random
+from small import planned
+
+from ptqlab.arith.metrics import Agreement
+from ptqlab.events import Watch
+from ptqlab.graph import session
+from ptqlab.quantize.calibrate import calibrate
+from ptqlab.quantize.calibrated import calibrated_model, with_folded_weights
+from ptqlab.quantize.correction import judge, twin
+from ptqlab.quantize.encode import encode
+from ptqlab.quantize.lower import lower
+from ptqlab.quantize.recipe import Correction
+from ptqlab.quantize.weights import dequantized, float_bias
+from ptqlab.simulate import FastExecutor, ReferenceExecutor
+
+ALWAYS = {"weight": {"bias_correction": {"num_sample": 4}}}
+
+
+def test_the_mean_error_of_the_weights_is_taken_back() -> None:
+    """On the samples behind the means, the output of every node with corrected weights has the float mean."""
+    graph, plan, samples = mobile(4)
+    found = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
+    encoded = encode(graph, plan, found)
+    for name, encoding in encoded.weights.items():
+        x = graph.node(name).inputs[0]
+        assert x is not None and encoding.correction is not None
+        errors = []
+        for sample in samples:
+            feed = sample.get(str(x.name))
+            if feed is None:
+                feed = session(graph.model, outputs=[str(x.name)]).run(None, sample)[0]
+            wanted, got = session(twin(graph.node(name), encoding)).run(None, {"x": feed})
+            errors.append((wanted - got).mean(axis=(0, *range(2, wanted.ndim))))
+        np.testing.assert_allclose(np.mean(errors, axis=0), encoding.correction, atol=1e-5)
+        assert np.abs(encoding.correction).max() > 1e-5
+
+
+def test_the_integer_bias_and_the_calibrated_model_hold_it() -> None:
+    """bias = round((b + correction) / (s_x s_w)); the calibrated model adds the same to its float bias."""
+    graph, plan, samples = mobile(4)
+    found = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
+    plain = replace(found, means={})
+    with_it, without = encode(graph, plan, found), encode(graph, plan, plain)
+    for name, encoding in with_it.weights.items():
+        node_ = graph.node(name)
+        x = with_it.slots[plan.tensors[str(node_.inputs[0].name)].slot]  # type: ignore[union-attr]
+        bias = float_bias(node_, None, encoding.scale.size) + encoding.correction
+        np.testing.assert_allclose(encoding.bias, bias / (float(x.scale) * encoding.scale.astype(float)), atol=0.51)
+        assert np.array_equal(encoding.codes, without.weights[name].codes)
+        assert without.weights[name].correction is None
+    calibrated = calibrated_model(graph, plan, with_it)
+    held = {str(n.name): n for n in calibrated.model.graph}
+    for name, encoding in with_it.weights.items():
+        bias = held[name].inputs[2].const_value.numpy()  # type: ignore[union-attr]
+        np.testing.assert_allclose(bias, float_bias(graph.node(name), None, bias.size) + encoding.correction, rtol=1e-6)
+    folded = session(with_folded_weights(calibrated, with_it)).run(None, samples[0])
+    np.testing.assert_array_equal(folded[0], session(calibrated.model).run(None, samples[0])[0])
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_matmul_without_a_bias(tail: bool) -> None:
+    """MatMul gets an Add behind it in the calibrated model, as an output too; names and bits stay right."""
+    nodes = [node("MatMul", ["x", "w"], "m", "mm")] + ([] if tail else [node("Relu", ["m"], "y", "relu")])
+    nodes += [] if tail else [node("MatMul", ["y", "w2"], "z", "mm2")]
+    feeds = {"x": np.abs(random(3, 6))}
+    graph, plan = planned(net(nodes, ["m" if tail else "z"], weights(w=(6, 5), w2=(5, 4)), feeds)[0])
+    found = calibrate(graph, plan, [feeds], 1, Watch(), recipe(graph, plan))
+    encoded = encode(graph, plan, found)
+    calibrated = calibrated_model(graph, plan, encoded)
+    assert [str(v.name) for v in calibrated.model.graph.outputs] == ["m" if tail else "z"]
+    wanted = session(graph.model).run(None, feeds)[0]
+    better = Agreement()
+    better.add(wanted, session(calibrated.model).run(None, feeds)[0], distances=True)
+    worse = Agreement()
+    plain = encode(graph, plan, replace(found, means={}))
+    worse.add(wanted, session(calibrated_model(graph, plan, plain).model).run(None, feeds)[0], distances=True)
+    assert better.mse < worse.mse
+    quantized = lower(graph, plan, encoded)
+    keep = [t.name for t in quantized.integers.values()]
+    a, b = (kind(quantized, keep=keep).run(feeds) for kind in (ReferenceExecutor, FastExecutor))
+    assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def test_the_metric_decides_node_by_node() -> None:
+    """What the metric does not confirm on samples of its own is taken back and named; the rest is kept."""
+    graph, plan, samples = mobile(8)
+    found = calibrate(graph, plan, samples, 8, Watch(), recipe(graph, plan))
+    wrong = dict(found.means) | {"conv0": -20.0 * found.means["conv0"]}
+    spoiled = replace(found, means=wrong)
+    logs: list[str] = []
+    watch = Watch(lambda e: logs.append(e.text) if e.kind == "log" else None)
+    kept, decisions = judge(graph, plan, spoiled, Correction(4, "mse"), samples, watch)
+    refused = {d.node for d in decisions if not d.kept}
+    assert "conv0" in refused
+    assert set(kept.means) == set(found.means) - refused
+    for decision in decisions:
+        assert decision.kept == (decision.corrected < decision.without)
+    assert logs == [f"bias correction: kept for {len(kept.means)} of {len(decisions)} nodes, by mse"]
+    with ThreadPoolExecutor(2) as pool:
+        assert judge(graph, plan, spoiled, Correction(4, "mse"), samples, Watch(), pool)[1] == decisions
+
+
+def test_judged_on_samples_of_its_own_where_there_are_enough() -> None:
+    """With 2n samples and more the second n judge; with fewer the same ones do."""
+    graph, plan, samples = mobile(6)
+    found = calibrate(graph, plan, samples, 6, Watch(), recipe(graph, plan))
+
+    class Watched(list):  # type: ignore[type-arg]
+        read: list[int]
+
+        def __getitem__(self, index: int) -> object:  # type: ignore[override]
+            self.read.append(index)
+            return super().__getitem__(index)
+
+    for count, wanted in ((3, [3, 4, 5]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3, 4, 5])):
+        data = Watched(samples)
+        data.read = []
+        judge(graph, plan, found, Correction(count, "cosine-similarity"), data, Watch())
+        assert data.read == wanted
+
+
+def test_answers_tell_what_was_corrected() -> None:
+    """The result says how many nodes, from how many samples, by which metric, and what was refused."""
+    graph, plan, samples = mobile(6)
+    answer = calibrate(graph, plan, samples, 6, Watch(), recipe(graph, plan, ALWAYS)).answers["bias_correction"]
+    assert (answer["samples"], answer["metric"]) == (4, "cosine-similarity")
+    assert answer["nodes"] + len(answer["refused"]) == 4
+    default = calibrate(graph, plan, samples, 6, Watch(), recipe(graph, plan)).answers["bias_correction"]
+    assert default == {"samples": 6, "nodes": 4}
+    none = recipe(graph, plan, {"activation": {"calibration_type": "max"}})
+    assert calibrate(graph, plan, samples, 6, Watch(), none).means == {}
+
+
+def test_dequantized_weights_lie_as_the_node_holds_them() -> None:
+    """Conv, MatMul and Gemm with transB: close to the float weights, channel by channel."""
+    nodes = [node("Gemm", ["x", "w"], "g", "gemm", transB=1), node("MatMul", ["g", "w2"], "y", "mm")]
+    feeds = {"x": random(3, 6)}
+    graph, plan = planned(net(nodes, ["y"], weights(w=(5, 6), w2=(5, 4)), feeds)[0])
+    encoded = encode(graph, plan, calibrate(graph, plan, [feeds], 1, Watch()))
+    for name, encoding in encoded.weights.items():
+        raw = graph.constant(graph.node(name).inputs[1])
+        assert raw is not None
+        half_a_step = 0.51 * float(encoding.scale.max())
+        np.testing.assert_allclose(dequantized(graph.node(name), encoding), raw, atol=half_a_step)
