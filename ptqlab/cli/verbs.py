@@ -168,7 +168,7 @@ def run_config(args: argparse.Namespace, session: Session) -> TemplateResult | T
     kind = "simple" if args.simple_yaml else "full"
     target = Path(f"{kind}_compile_config.yaml")
     if target.exists() and not args.force:
-        raise PtqError(Problem("PTQ610", str(target), "a file of that name is there already", "no such file",
+        raise PtqError(Problem("PTQ609", str(target), "a file of that name is there already", "no such file",
                                "move it away, or add --force to overwrite it"), "config")
     inputs = None
     if args.model is not None:

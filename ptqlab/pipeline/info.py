@@ -79,8 +79,8 @@ def model_info(path: str | Path) -> ModelInfo:
         artifact.kind,
         str(about.get("march", "")),
         *_interface(model),
-        settings=dict(about.get("settings", {})),
-        versions={str(k): str(v) for k, v in dict(about.get("versions", {})).items()},
+        settings=_groups(about.get("settings")),
+        versions={str(k): str(v) for k, v in _mapping(about.get("versions")).items()},
         removable=tuple((str(n.name), n.op_type) for n, _ in removable_nodes(model)),
         encodings={
             name: {"tensor": t.name, "type": t.qtype.value, "scale": t.scale, "zero_point": t.zero_point}
@@ -90,6 +90,15 @@ def model_info(path: str | Path) -> ModelInfo:
         operators=_operators(model.graph),
         segments=sum(p.device == "BPU" for p in artifact.quantized.parts),
     )
+
+
+def _groups(settings: Any) -> dict[str, Mapping[str, Any]]:
+    """The groups of the configuration; what a damaged file holds in their place is left out."""
+    return {str(group): values for group, values in _mapping(settings).items() if isinstance(values, Mapping)}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _interface(model: ir.Model) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:

@@ -33,6 +33,7 @@ class Runtime:
 
     `input_names`, `output_names`, `inputs`, `outputs` (name, dtype, shape) and `run`. Bind by name: the order of
     inputs may differ from one artifact to the next. `output_nodes`: output -> the node that puts it out.
+    `settings`: the configuration that an artifact was compiled with, {} for a float model.
     Raises PtqError for a missing or damaged file, an unknown engine, and feeds of a wrong name, dtype or shape.
     """
 
@@ -52,6 +53,7 @@ class Runtime:
             problems.append(Problem("PTQ101", str(path), "no such file", "a model file", "look at run.artifacts"))
         raise_if(problems, "Opening a model")
         self._artifact: Artifact | None = None
+        self.settings: Mapping[str, Any] = {}
         if self.path.suffix == ".onnx":
             self._open_float(threads)
         else:
@@ -71,6 +73,8 @@ class Runtime:
 
     def _open_quantized(self, engine: str, threads: int) -> None:
         self._artifact = read_quantized(self.path)
+        settings = self._artifact.about.get("settings")
+        self.settings = settings if isinstance(settings, Mapping) else {}
         quantized = self._artifact.quantized
         graph = quantized.model.graph
         self.input_names = [str(v.name) for v in graph.inputs]

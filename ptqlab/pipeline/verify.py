@@ -7,7 +7,7 @@ onnx-onnx, onnx-bc and bc-bc are compared by cosine; bc-hbm and hbm-hbm must agr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from ptqlab.artifacts.models import read_quantized
 from ptqlab.errors import Problem, PtqError, raise_if
 from ptqlab.pipeline.arrays import read_arrays
 from ptqlab.pipeline.runtime import Runtime
+from ptqlab.pipeline.runtime_feed import runtime_feed
 from ptqlab.simulate import FastExecutor
 from ptqlab.stages.quantized import QuantizedModel
 
@@ -47,13 +48,15 @@ class OutputMatch:
 @dataclass(frozen=True)
 class Verification:
     """Result of `verify`. mode is "cosine" or "consistency"; `first_difference` names the node where two integer
-    models part ("" when they agree or were compared by cosine)."""
+    models part ("" when they agree or were compared by cosine); `derived` names the model whose image inputs were fed
+    with bytes made from the other one's float data ("" for none)."""
 
     models: tuple[str, str]
     mode: str
     digits: int
     outputs: tuple[OutputMatch, ...]
     first_difference: str = ""
+    derived: str = ""
 
     @property
     def passed(self) -> bool:
@@ -204,7 +207,8 @@ def verify_files(
     """`verify` on arrays in `.npy` files.
 
     sets  each a list of (input name, file); "" for a file that goes to the next input in order. A model takes the
-          first set that fits its inputs in number, type and shape, else the named files of all sets together.
+          first set that fits its inputs in number, type and shape, else the named files of all sets together. Image
+          inputs of a quantized model that no set fits are fed with bytes made from the float model's data (documented).
     Raises PtqError for files that are no arrays and for a model that no set fits.
     """
     arrays = read_arrays([file for one in sets for _, file in one])
@@ -212,6 +216,13 @@ def verify_files(
     named = [(name, array) for one in loaded for name, array in one if name]
     runners = (Runtime(models[0]), Runtime(models[1]))
     feeds = [next((f for one in (*loaded, named) if (f := _bind(runner, one)) is not None), None) for runner in runners]
+    derived = ""
+    for index in (0, 1):
+        original = feeds[1 - index]
+        if feeds[index] is None and original is not None:
+            made = runtime_feed(runners[index].settings, original)
+            feeds[index] = None if made is None else _bind(runners[index], list(made.items()))
+            derived = "" if feeds[index] is None else runners[index].path.name
     given = "; ".join(", ".join(f"{n}{'=' if n else ''}{a.dtype} {list(a.shape)}" for n, a in one) for one in loaded)
     raise_if(
         [
@@ -228,7 +239,7 @@ def verify_files(
         "Comparing models",
     )
     assert feeds[0] is not None and feeds[1] is not None
-    return compare(runners, [(feeds[0], feeds[1])], digits)
+    return replace(compare(runners, [(feeds[0], feeds[1])], digits), derived=derived)
 
 
 def _bind(runtime: Runtime, files: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray] | None:

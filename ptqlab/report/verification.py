@@ -17,6 +17,8 @@ def verify_page(found: Verification) -> Page:
         page = Page(f"{first} vs {second}: cosine")
         page.table(COSINE_COLUMNS, [(o.node or "--", o.name, number(o.cosine)) for o in found.outputs],
                    ("CosineSimilarity",))
+        if found.derived:
+            page.line(say("derived", model=found.derived))
         return page
     verdict = say("agree" if found.passed else "disagree")
     page = Page(f"{first} vs {second}: {verdict} (|a - b| <= 1e-{found.digits})")

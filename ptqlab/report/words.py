@@ -103,6 +103,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "written": ("Written", "已写入"),
     "agree": ("all outputs agree", "所有输出一致"),
     "disagree": ("outputs differ", "输出不一致"),
+    "derived": ("The bytes of the image inputs of {model} were made from the float data.",
+                "{model} 的图像输入由浮点数据反推得到。"),
     "first_difference": ("First node that differs: {node}", "第一个不一致的节点：{node}"),
     "ops_title": ("Operators of the BPU on {march}", "{march} 的 BPU 算子"),
     "ops_every": ("every march", "所有平台"),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import ptqlab
+from ptqlab.artifacts.models import read_quantized, write_quantized
 from ptqlab.cli.main import main
 from ptqlab.errors import PtqError
 from ptqlab.examples import digits
@@ -51,6 +52,17 @@ def test_json_and_name_in_the_shell(run, capsys):
     assert held["kind"] == "hbm" and held["encodings"]["image"]["type"] == "int8"
     assert main(["info", path, "-n", "other"]) == 1
     assert "digits, the one model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("about", [{}, {"settings": [1], "versions": 3}, {"settings": {"model_parameters": 7}},
+                                   {"settings": {"input_parameters": {"input_name": 5}}, "march": ["x"]}])
+def test_whatever_a_file_says_of_its_configuration(run, tmp_path, about):
+    """Metadata of other forms than ours: shown as far as they go, no traceback."""
+    path = tmp_path / "odd.bc"
+    write_quantized(read_quantized(run.artifacts["quantized"]).quantized, path, "bc", about)
+    found = ptqlab.info(path, encodings=True)
+    assert "image" in str(found) and found.to_dict()["kind"] == "bc"
+    assert ptqlab.Runtime(path).run(None, {"image": digits.heldout()[0][:1]})[0].shape == (1, 10)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 64])

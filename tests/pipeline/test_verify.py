@@ -99,6 +99,17 @@ def test_the_shell(run, tmp_path, capsys):
     assert "First node that differs: conv2" in capsys.readouterr().out
 
 
+def test_the_original_data_is_enough_against_a_bc(run, capsys):
+    """The bytes of the image inputs are made from the float data, which is told: the same cosine as with the bytes."""
+    pair = f"{run.artifacts['calibrated']},{run.artifacts['quantized']}"
+    assert main(["verify", pair, "-i", "float.npy", "-i", "pixels.npy"]) == 0
+    given = capsys.readouterr().out
+    assert main(["verify", pair, "-i", "float.npy"]) == 0
+    derived = capsys.readouterr().out
+    assert derived.startswith(given.rstrip("\n"))
+    assert "The bytes of the image inputs of model_quantized_model.bc were made from the float data." in derived
+
+
 @pytest.mark.parametrize(("words", "answer", "code"), [
     ("{bc} -i float.npy", "two models", 2), ("{bc},{hbm} -i float.npy", "uint8 [1, 8, 8, 3]", 1),
     ("{bc},{hbm} -i nothing.npy", "nothing.npy", 1), ("{bc},nowhere.hbm -i pixels.npy", "nowhere.hbm", 1),
