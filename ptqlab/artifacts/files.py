@@ -89,6 +89,16 @@ def atomic_write(path: str | Path, data: bytes | str) -> None:
         temporary.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write `path` into a PtqError."""
+    try:
+        yield
+    except OSError as error:
+        raise PtqError(Problem("PTQ604", str(path), f"cannot write: {error.strerror or error}",
+                               "a place that can be written to", "choose another one")) from None
+
+
 def _flush(path: Path) -> None:
     with path.open("rb") as handle:
         os.fsync(handle.fileno())

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptqlab.artifacts.files import atomic_write
+from ptqlab.artifacts.files import atomic_write, writing
 from ptqlab.cli.parser import Usage, build
 from ptqlab.cli.values import files_of, folders, shapes
 from ptqlab.errors import Finding, Problem, PtqError
@@ -176,7 +175,7 @@ def run_config(args: argparse.Namespace, session: Session) -> TemplateResult | T
     elif args.input_shape:
         raise Usage("config: -i is for a model with dynamic inputs; give -m")
     model = None if args.model is None else str(args.model)
-    with _writing(target):
+    with writing(target):
         atomic_write(target, template(kind, model, args.march or session.march or None, inputs))
     return TemplateResult(target)
 
@@ -194,7 +193,7 @@ def run_demo(args: argparse.Namespace, session: Session) -> CompileResult:
     """Verb `demo`: write the digits example into the folder and compile it there."""
     from ptqlab.examples import digits
 
-    with _writing(args.working_dir):
+    with writing(args.working_dir):
         config = digits.write_config(args.working_dir, march=args.march)
     return compile(config, working_dir=args.working_dir / "model_output", progress=session.progress)
 
@@ -208,7 +207,7 @@ def run_cosine(args: argparse.Namespace, session: Session) -> CompileResult:
     """Verb `cosine`: the run itself; with -o the page is written. Each caller shows it in its own way."""
     found = chosen_run(args, session)
     if args.output is not None:
-        with _writing(args.output):
+        with writing(args.output):
             atomic_write(args.output, found.plot_cosine().to_html(include_plotlyjs=True))
     return found
 
@@ -230,7 +229,7 @@ def run_infer(args: argparse.Namespace, session: Session) -> InferResult:
     if twice:
         raise Usage(f"infer: {', '.join(n or 'a file without NAME=' for n in twice)}: given twice; "
                     "a model with several inputs takes NAME=FILE.npy for each")
-    with _writing(args.output):
+    with writing(args.output):
         return infer(args.model, dict(named), args.output, dump=args.dump, form=args.form, integers=args.integers)
 
 
@@ -278,16 +277,6 @@ def run_completion(args: argparse.Namespace, session: Session) -> Text:
     from ptqlab.cli.completion import script
 
     return Text(script(build(), args.shell))
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into one of ours."""
-    try:
-        yield
-    except OSError as error:
-        raise PtqError(Problem("PTQ604", str(path), f"cannot write: {error.strerror or error}",
-                               "a place that can be written to", "choose another one")) from None
 
 
 def chosen_run(args: argparse.Namespace, session: Session) -> CompileResult:

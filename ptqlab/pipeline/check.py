@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from ptqlab import config as configuration
-from ptqlab.artifacts.files import atomic_write
+from ptqlab.artifacts.files import atomic_write, writing
 from ptqlab.config import Config
 from ptqlab.config.templates import template
 from ptqlab.errors import Finding
@@ -56,7 +56,8 @@ def check_model(config: Config, *, watch: Watch | None = None, folder: Path | No
             watch.finding(finding)
     where = (FOLDER if folder is None else folder) / f"{config.model.onnx_model.stem}_config.yaml"
     shapes = {name: shape for name, (shape, _) in inputs.items()}
-    atomic_write(where, template("full", str(config.model.onnx_model), target.march, shapes))
+    with writing(where):
+        atomic_write(where, template("full", str(config.model.onnx_model), target.march, shapes))
     return Record(
         model=config.model.onnx_model.stem,
         march=target.march,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ptqlab.artifacts.files import atomic_write
+from ptqlab.artifacts.files import atomic_write, writing
 from ptqlab.config import Config
 from ptqlab.config.templates import infer_input
 from ptqlab.errors import Problem, PtqError
@@ -48,7 +48,8 @@ def fast_perf_model(config: Config, *, watch: Watch | None = None, folder: Path 
     )
     record = compile_model(config, watch=watch, kind="fast-perf")
     where = (FOLDER if folder is None else folder) / f"{model.stem}_config.yaml"
-    atomic_write(where, HEADER + config.to_yaml())
+    with writing(where):
+        atomic_write(where, HEADER + config.to_yaml())
     return record
 
 

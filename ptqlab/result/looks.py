@@ -1,6 +1,7 @@
 """The calls behind the verbs that do not compile: check, fast_perf, info, infer, verify, operators, estimate."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def fast_perf(*, model: Any, march: str, input_shape: Any = None, working_dir: s
     from ptqlab.pipeline.fast_perf import FOLDER, fast_perf_model
 
     if prefix is None and isinstance(model, str | Path):
-        prefix = Path(model).stem
+        prefix = re.sub(r'[/\\:*?"<>|]', "_", Path(model).stem).lstrip(".") or None
     settings = configuration.load(None, **_given(model=model, march=march, input_shape=input_shape,
                                                  working_dir=working_dir, prefix=prefix), **more)
     record = logged(settings, lambda watch: fast_perf_model(settings, watch=watch), progress=progress, watch=watch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import pytest
 from models import init, model, node, random, value
@@ -56,6 +58,16 @@ def test_its_configuration_compiles_to_the_same_numbers():
     again = ptqlab.compile(run.config, working_dir="again")
     assert again.artifacts["hbm"].read_bytes() and list(again.nodes["ON"]) == list(run.nodes["ON"])
     assert again.perf["latency_us"] == run.perf["latency_us"]
+
+
+def test_names_and_places_that_do_not_fit():
+    """A hidden model file gives its artifacts a plain name; a place that cannot be written is a refusal, not a bug."""
+    image_net(".hid:den.onnx")
+    run = ptqlab.fast_perf(model=".hid:den.onnx", march="nash-e")
+    assert run.artifacts["hbm"].name == "hid_den.hbm"
+    Path(".check").write_text("")
+    with pytest.raises(PtqError, match=r"PTQ604  \.check"):
+        ptqlab.check(model=".hid:den.onnx", march="nash-e")
 
 
 def test_calibration_data_is_refused_and_the_shell_agrees(capsys):
