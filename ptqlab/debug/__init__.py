@@ -1,0 +1,29 @@
+"""Which nodes quantization hurts, and why: what hmct-debugger does, on a calibrated model or a compile result.
+
+    from ptqlab import debug
+    debug.get_sensitivity_of_nodes(run, metrics=["cosine-similarity", "mse"])
+    debug.plot_acc_error("out/net_calibrated_model.onnx", "calibration", quantize_node=["weight", "activation"])
+
+The functions are imported when they are first asked for: those that draw live where figures may be made.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+#: public name -> module that defines it.
+_HOME = {
+    "get_sensitivity_of_nodes": "ptqlab.result.debugging",
+    "plot_acc_error": "ptqlab.result.debugging",
+    "select_sensitive_samples": "ptqlab.debug.select",
+}
+
+__all__ = ["get_sensitivity_of_nodes", "plot_acc_error", "select_sensitive_samples"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"ptqlab.debug has no {name!r}; it has {', '.join(sorted(__all__))}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

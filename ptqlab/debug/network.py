@@ -1,0 +1,313 @@
+"""A calibrated model taken apart: the float graph, and every HzCalibration as a quantizer that can be put back alone.
+
+The float graph has the nodes, their names and the outputs of the calibrated model. A quantizer on an output of the
+model is read by an Identity that bears the quantizer's name.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from ptqlab.arith.formats import QType
+from ptqlab.arith.rounding import fake_quantize
+from ptqlab.errors import Problem, PtqError, nearest, shorten
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.calibration_node import DOMAIN, NAME, calibration_function, calibration_node
+from ptqlab.stages.calibration import asymmetric
+
+Edge = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """One HzCalibration node.
+
+    tensor      what it rounds, by its name in the float graph
+    kind        "activation", "weight" or "constant"
+    scale       float32, shaped to broadcast against the tensor;  thresholds: as told, one per scale
+    correction  for weights: (node, input, bias with the correction, bias without), None where biases are not corrected
+    """
+
+    name: str
+    kind: str
+    tensor: str
+    scale: np.ndarray
+    zero_point: int
+    low: int
+    high: int
+    bits: int
+    thresholds: np.ndarray
+    axis: int = -1
+    correction: tuple[str, int, np.ndarray, np.ndarray] | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The largest threshold."""
+        return float(np.max(self.thresholds))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """x quantized and dequantized, float32."""
+        return fake_quantize(x, self.scale, self.zero_point, self.low, self.high)
+
+    def clipped(self, x: np.ndarray) -> float:
+        """Share of the values that lie more than half a step outside of the range."""
+        codes = x / self.scale + np.float32(self.zero_point)
+        return float(np.mean((codes < self.low - 0.5) | (codes > self.high + 0.5))) if x.size else 0.0
+
+    def as_type(self, qtype: QType) -> Quantizer:
+        """The same range with the codes of another integer type. A bias correction, which takes back the error of
+        rounding to 8 bits, goes with its 8 bits."""
+        if qtype.bits == self.bits:
+            return self
+        if self.zero_point:
+            step, zero = float(self.scale.ravel()[0]), self.zero_point
+            new = asymmetric((self.low - zero) * step, (self.high - zero) * step, qtype)
+            scale, zero_point = np.full(self.scale.shape, new.scale, np.float32), new.zero_point
+        else:
+            widest = QType.INT8.qmax if self.bits == 8 else QType.INT16.qmax
+            scale, zero_point = (self.scale * np.float32(widest / qtype.qmax)).astype(np.float32), 0
+        return replace(self, scale=scale, zero_point=zero_point, low=qtype.qmin, high=qtype.qmax, bits=qtype.bits,
+                       correction=None)
+
+
+class Network:
+    """Float graph and quantizers of a calibrated model.
+
+    graph       the float graph
+    quantizers  by name, in the order of the model
+    edges       (node, input) -> quantizers it reads through, from the float tensor on
+    """
+
+    def __init__(self, calibrated: ir.Model, optimized: ir.Model | None = None) -> None:
+        """`optimized`: the float model it was made of, from which biases without correction are taken; without it
+        those of Conv and Gemm keep their correction in the float graph."""
+        model = calibrated.clone()
+        graph = model.graph
+        self.quantizers: dict[str, Quantizer] = {}
+        self.edges: dict[Edge, tuple[str, ...]] = {}
+        chains, origin = self._read_chains(graph)
+        self._detach_outputs(graph, chains)
+        for node in list(graph):
+            if not _is_quantizer(node):
+                for index, value in enumerate(node.inputs):
+                    if value in chains:
+                        self.edges[str(node.name), index] = chains[value]
+                        node.replace_input_with(index, origin[value])
+        for node in reversed([n for n in graph if _is_quantizer(n)]):
+            # readers inside of the body of an If or Loop are on the CPU and read floats
+            ir.convenience.replace_all_uses_with(node.outputs[0], origin[node.outputs[0]])
+            graph.remove(node, safe=True)
+        model.functions.clear()
+        graph.opset_imports.pop(DOMAIN, None)
+        self.graph = FloatGraph(model)
+        self._undo_corrections(optimized)
+
+    def _read_chains(self, graph: ir.Graph) -> tuple[dict[ir.Value, tuple[str, ...]], dict[ir.Value, ir.Value]]:
+        chains: dict[ir.Value, tuple[str, ...]] = {}
+        origin: dict[ir.Value, ir.Value] = {}
+        for node in graph:
+            if _is_quantizer(node):
+                x, out, name = node.inputs[0], node.outputs[0], str(node.name)
+                assert x is not None, f"{name} reads nothing"
+                chains[out] = (*chains.get(x, ()), name)
+                origin[out] = origin.get(x, x)
+                self.quantizers[name] = _quantizer(node, str(origin[out].name))
+        return chains, origin
+
+    def _detach_outputs(self, graph: ir.Graph, chains: dict[ir.Value, tuple[str, ...]]) -> None:
+        """An Identity between a quantizer and an output of the model; the output keeps its name."""
+        for position, value in enumerate(graph.outputs):
+            if value not in chains:
+                continue
+            made = ir.Node("", "Identity", [value], num_outputs=1, name=f"{chains[value][-1]}_output{position}")
+            out = made.outputs[0]
+            out.name, out.shape, out.type = str(value.name), value.shape, value.type
+            value.name = f"{out.name}_quantized{position}"
+            producer = value.producer()
+            assert producer is not None
+            graph.insert_after(producer, made)
+            graph.outputs[position] = out
+
+    def _undo_corrections(self, optimized: ir.Model | None) -> None:
+        """Note both forms of every corrected bias, and put the one without correction into the float graph."""
+        before = {str(n.name): n for n in optimized.graph} if optimized is not None else {}
+        weights = {e[0]: chain[-1] for e, chain in self.edges.items() if self.quantizers[chain[-1]].kind == "weight"}
+        for node in self.graph.nodes:
+            for index, value in enumerate(node.inputs):
+                array = self.graph.constant(value)
+                found = re.fullmatch(r"(.*)_corrected_bias(_\d+)?", str(value.name)) if value is not None else None
+                if value is None or array is None or found is None or found[1] not in weights:
+                    continue
+                owner = found[1]
+                if node.op_type == "Add":
+                    plain = np.zeros_like(array)
+                elif owner in before:
+                    plain = _bias(before[owner], array)
+                else:
+                    continue
+                quantizer = weights[owner]
+                correction = (str(node.name), index, array, plain)
+                self.quantizers[quantizer] = replace(self.quantizers[quantizer], correction=correction)
+                value.const_value = ir.tensor(plain, name=value.name)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Nodes that read through a quantizer, in graph order; outputs of the model aside."""
+        held = {node for node, _ in self.edges}
+        return [str(n.name) for n in self.graph.nodes if n.name in held and not self._is_output(n)]
+
+    def _is_output(self, node: ir.Node) -> bool:
+        return node.op_type == "Identity" and node.outputs[0].is_graph_output()
+
+    def of_node(self, node: str) -> list[str]:
+        """The quantizers on the inputs and weights of a node."""
+        return list(dict.fromkeys(q for (n, _), chain in self.edges.items() if n == node for q in chain))
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Quantizers of "weight" (constant operands included) or "activation"."""
+        return [n for n, q in self.quantizers.items() if (q.kind == "activation") == (kind == "activation")]
+
+    def readers(self, quantizer: str) -> list[str]:
+        """Nodes that read through a quantizer."""
+        return list(dict.fromkeys(n for (n, _), chain in self.edges.items() if quantizer in chain))
+
+    def resolve(self, names: Iterable[str], where: str) -> list[str]:
+        """The quantizers that names of nodes or quantizers stand for; PtqError for names that are neither."""
+        found: dict[str, None] = {}
+        unknown = []
+        for name in names:
+            if name in self.quantizers:
+                found[name] = None
+            elif name in self.graph:
+                found.update(dict.fromkeys(self.of_node(name)))
+            else:
+                unknown.append(name)
+        if unknown:
+            raise PtqError([unknown_node(n, self, where) for n in unknown], where)
+        return list(found)
+
+
+def unknown_node(name: str, network: Network, where: str) -> Problem:
+    known = [*(str(n.name) for n in network.graph.nodes), *network.quantizers]
+    near = nearest(name, known)
+    return Problem("PTQ551", where, f"no node {shorten(name)!r}", "a node of the calibrated model",
+                   f"nearest names: {', '.join(near)}" if near else "")
+
+
+def _is_quantizer(node: ir.Node) -> bool:
+    return bool(node.domain == DOMAIN and node.op_type == NAME)
+
+
+def _bias(node: ir.Node, like: np.ndarray) -> np.ndarray:
+    """The bias of a node of the float model; zeros where it has none."""
+    value = node.inputs[2] if len(node.inputs) > 2 else None
+    if value is None or value.const_value is None:
+        return np.zeros_like(like)
+    return np.broadcast_to(value.const_value.numpy().astype(like.dtype), like.shape).copy()
+
+
+def _quantizer(node: ir.Node, tensor: str) -> Quantizer:
+    a = node.attributes
+    shape = [int(d) for d in a["shape"].as_ints()]
+    return Quantizer(
+        str(node.name), a["kind"].as_string(), tensor, np.asarray(a["scales"].as_floats(), np.float32).reshape(shape),
+        a["zero_point"].as_int(), a["low"].as_int(), a["high"].as_int(), a["bits"].as_int(),
+        np.asarray(a["thresholds"].as_floats(), np.float32), a["axis"].as_int(),
+    )
+
+
+def load_network(path: str | Path, optimized: str | Path | None = None) -> Network:
+    """The network of a calibrated model file. The optimized float model is looked for beside it, by its usual name.
+
+    Raises PtqError for a file that is no calibrated model.
+    """
+    path = Path(path)
+    beside = path.with_name(path.name.replace("_calibrated_model.onnx", "_optimized_float_model.onnx"))
+    if optimized is None and beside != path and beside.is_file():
+        optimized = beside
+    model = _read(path)
+    if not any(_is_quantizer(n) for n in model.graph):
+        raise PtqError(Problem("PTQ550", str(path), "a model without HzCalibration nodes", "a calibrated model",
+                               "give <prefix>_calibrated_model.onnx of a compile run"), "debug")
+    try:
+        return Network(model, _read(Path(optimized)) if optimized is not None else None)
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise PtqError(Problem("PTQ550", str(path), f"HzCalibration nodes that cannot be read: {shorten(error)}",
+                               "a calibrated model as ptqlab wrote it", "compile again"), "debug") from None
+
+
+def _read(path: Path) -> ir.Model:
+    if not path.is_file():
+        raise PtqError(Problem("PTQ101", str(path), "no such file", "a calibrated model"), "debug")
+    try:
+        return ir.load(path)
+    except Exception as error:
+        raise PtqError(Problem("PTQ103", str(path), f"no ONNX model: {shorten(error)}", "an ONNX model"),
+                       "debug") from None
+
+
+def put_back(view: ir.Graph, network: Network, chosen: Mapping[str, Quantizer]) -> None:
+    """Put chosen quantizers into a graph that was extracted from the float graph; constants are rounded at once."""
+    made: dict[tuple[str, tuple[str, ...]], ir.Value] = {}
+    corrections = {(q.correction[0], q.correction[1]): q.correction[2] for q in chosen.values() if q.correction}
+    for node in list(view):
+        for index, value in enumerate(node.inputs):
+            if value is None:
+                continue
+            if (str(node.name), index) in corrections:
+                corrected = corrections[str(node.name), index]
+                node.replace_input_with(index, _constant(view, f"{value.name}_back", corrected))
+                continue
+            active = tuple(n for n in network.edges.get((str(node.name), index), ()) if n in chosen)
+            if not active:
+                continue
+            key = (str(value.name), active)
+            if key not in made:
+                made[key] = _rounded(view, node, value, [chosen[n] for n in active])
+            node.replace_input_with(index, made[key])
+
+
+def _rounded(view: ir.Graph, before: ir.Node, value: ir.Value, quantizers: list[Quantizer]) -> ir.Value:
+    name = str(value.name)
+    if value.const_value is not None:
+        array = value.const_value.numpy()
+        for quantizer in quantizers:
+            array = quantizer(array)
+        return _constant(view, f"{name}/{quantizers[-1].name}", array)
+    for q in quantizers:
+        node = calibration_node(
+            value, f"{name}/{q.name}", f"{name}/{q.name}/out", scales=q.scale, thresholds=q.thresholds,
+            zero_point=q.zero_point, low=q.low, high=q.high, bits=q.bits, kind=q.kind, shape=q.scale.shape or [1],
+        )
+        view.insert_before(before, node)
+        value = node.outputs[0]
+    return value
+
+
+def _constant(view: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
+    tensor = ir.tensor(np.ascontiguousarray(array), name=name)
+    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+    view.register_initializer(value)
+    return value
+
+
+def partial_model(
+    network: Network, chosen: Mapping[str, Quantizer], inputs: Collection[str] = (), outputs: Collection[str] = ()
+) -> ir.Model:
+    """The part of the float graph from `inputs` to `outputs` (all of it where not given) with chosen quantizers."""
+    graph = network.graph.model.graph
+    starts = list(inputs) or [str(v.name) for v in graph.inputs]
+    ends = list(outputs) or [str(v.name) for v in graph.outputs]
+    view = ir.convenience.extract(graph, starts, ends)
+    put_back(view, network, chosen)
+    model = ir.Model(view, ir_version=network.graph.model.ir_version)
+    if any(_is_quantizer(n) for n in view):
+        function = calibration_function()
+        model.functions[function.identifier()] = function
+        view.opset_imports[DOMAIN] = 1
+    return model

@@ -1,0 +1,103 @@
+"""The debugger's functions under the names and with the defaults of hmct-debugger; files as it writes them.
+
+Figures are html pages that open offline; `plotly.min.js` lies beside them once.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptqlab.artifacts.files import atomic_write
+from ptqlab.debug.accumulate import accumulated_error, partial_choices
+from ptqlab.debug.arguments import Nested
+from ptqlab.debug.cuts import Effects
+from ptqlab.debug.network import unknown_node
+from ptqlab.debug.ranking import as_strings, choices_of, score, table
+from ptqlab.debug.source import first_samples, folder_of, metrics_of, open_source
+from ptqlab.errors import Finding, PtqError
+from ptqlab.events import Watch
+from ptqlab.report.debug_plots import accumulated_figure
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+RESULT_DIR = "./debug_result/"
+
+
+def get_sensitivity_of_nodes(
+    model_or_file: Any, calibrated_data: Any = None, metrics: str | Sequence[str] = "cosine-similarity",
+    output_node: str | None = None, node_type: str = "node", data_num: int | None = 1, verbose: bool = False,
+    interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None, *,
+    log_name: str | None = None, watch: Watch | None = None,
+) -> dict[str, dict[str, str]]:
+    """{node: {metric: "<number>"}}, worst first: each node alone quantized in the float model.
+
+    model_or_file     calibrated model file or CompileResult;  calibrated_data: folder(s) or arrays of samples
+    metrics           one or several of cosine-similarity, mse, mre, sqnr, chebyshev; the first one sorts
+    output_node       compare at this node's output instead of the model's outputs
+    node_type         "node": all quantizers a node reads through; "weight", "activation": each quantizer alone
+    data_num          number of samples, None: all
+    verbose           print the table
+    interested_nodes  only these nodes; a list inside of the list is quantized as one
+    save_dir          folder for `<node_type>_sensitivity.log`
+
+    Exact: equal to one full run per node. Stopping keeps the nodes that are done. Raises PtqError with all problems.
+    """
+    chosen = metrics_of(metrics)
+    network, samples = open_source(model_or_file, calibrated_data)
+    samples = first_samples(samples, data_num)
+    if output_node is not None and output_node not in network.graph:
+        raise PtqError(unknown_node(output_node, network, "output_node"), "debug")
+    kind = "node" if interested_nodes is not None else node_type
+    watch = watch or Watch()
+    scores = score(Effects(network, output_node), choices_of(network, node_type, interested_nodes), samples, chosen,
+                   watch)
+    if not scores.complete:
+        watch.finding(Finding("PTQ556", f"stopped: {len(scores.values)} nodes were measured, not all on every sample"))
+    found = as_strings(scores)
+    text = table(found, network, kind)
+    if verbose:
+        print(text)
+    if save_dir is not None:
+        atomic_write(folder_of(save_dir) / (log_name or f"{kind}_sensitivity.log"), text + "\n")
+    return found
+
+
+def plot_acc_error(
+    model_or_file: Any, calibrated_data: Any = None, quantize_node: str | Sequence[Nested] | None = None,
+    non_quantize_node: str | Sequence[Nested] | None = None, metric: str = "cosine-similarity",
+    average_mode: bool = False, save_dir: str | Path | None = RESULT_DIR, *, data_num: int | None = None,
+    name: str = "accumulated_error", watch: Watch | None = None,
+) -> go.Figure:
+    """A figure of the accumulated error: metric of every node, in graph order, in a partly quantized model.
+
+    quantize_node      only these are quantized; "weight" and "activation" stand for all of their kind
+    non_quantize_node  all but these are quantized; exactly one of the two is given
+    metric             cosine-similarity, mse, mre, sqnr or chebyshev
+    average_mode       running mean along the graph
+    save_dir           folder for `accumulated_error.html`, None: no file;  data_num: number of samples, None: all
+
+    A flat list gives one curve per entry; a list of lists one per inner list, named partial_qmodel_0, ...
+    Raises PtqError; where the choice of nodes has no meaning it is a ValueError too.
+    """
+    chosen = metrics_of(metric, "metric")[0]
+    network, samples = open_source(model_or_file, calibrated_data)
+    choices = partial_choices(network, quantize_node, non_quantize_node)
+    curves = accumulated_error(network, choices, first_samples(samples, data_num), chosen, watch or Watch(),
+                               average_mode)
+    figure = accumulated_figure(curves, chosen.name)
+    if save_dir is not None:
+        write_figure(figure, folder_of(save_dir) / f"{name}.html")
+    return figure
+
+
+def write_figure(figure: go.Figure, path: Path) -> Path:
+    """A figure as an html page that needs no network."""
+    from plotly.offline import get_plotlyjs
+
+    script = path.with_name("plotly.min.js")
+    if not script.exists():
+        atomic_write(script, get_plotlyjs())
+    atomic_write(path, figure.to_html(include_plotlyjs="directory", full_html=True))
+    return path

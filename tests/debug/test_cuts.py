@@ -1,0 +1,75 @@
+"""Effects by graph cuts are those of whole runs."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from core_models import net
+from debug_nets import network
+from models import init, node, random
+from small import stages
+
+from ptqlab.debug.cuts import Effects, agreement
+from ptqlab.debug.network import Network, partial_model
+from ptqlab.events import Watch
+from ptqlab.graph import session
+
+
+def naive(apart, choice, sample, outputs=()):
+    """Agreement of each output, by two whole runs."""
+    truth = session(apart.graph.model, outputs=list(outputs) or None).run(None, sample)
+    got = session(partial_model(apart, choice, outputs=outputs)).run(None, sample)
+    return [agreement(a, b) for a, b in zip(truth, got, strict=True)]
+
+
+def all_choices(apart):
+    nodes = {n: {q: apart.quantizers[q] for q in apart.of_node(n)} for n in apart.nodes}
+    return nodes | {q: {q: v} for q, v in apart.quantizers.items()}
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 100])
+def test_cuts_give_what_whole_runs_give(pieces):
+    """Every node and every quantizer alone, whatever the number of pieces: the same cosine, and the same order."""
+    apart, samples = network()
+    choices = all_choices(apart)
+    found = {}
+    for label, number, agreements in Effects(apart, pieces=pieces).run(choices, samples[:2], Watch()):
+        wanted = naive(apart, choices[label], samples[number])
+        assert [a.cosine for a in agreements] == pytest.approx([w.cosine for w in wanted], abs=1e-7)
+        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-4)
+        found[label, number] = (agreements[0].mse, wanted[0].mse)
+    assert len(found) == 2 * len(choices)
+    assert sorted(found, key=lambda k: found[k][0]) == sorted(found, key=lambda k: found[k][1])
+
+
+def two_heads():
+    """A trunk with two outputs, the first of them read on by the trunk."""
+    nodes = [
+        node("Conv", ["x", "w0"], "c0", "conv0", pads=[1, 1, 1, 1]), node("Relu", ["c0"], "r0", "relu0"),
+        node("Conv", ["r0", "w1"], "a", "conv1", pads=[1, 1, 1, 1]), node("Add", ["a", "r0"], "s", "add"),
+        node("Conv", ["s", "w2"], "b", "conv2", pads=[1, 1, 1, 1]),
+    ]
+    inits = [init(f"w{i}", random(4, 4, 3, 3, seed=i, scale=0.3)) for i in range(3)]
+    feeds = {"x": random(1, 4, 6, 6, seed=9)}
+    made = stages(net(nodes, ["a", "b"], inits, feeds)[0], feeds)
+    return Network(made.calibrated.model, made.graph.model), feeds
+
+
+def test_outputs_on_the_way_are_compared():
+    """A quantizer on an output that the trunk reads on, and nodes before, beside and behind it."""
+    apart, feeds = two_heads()
+    choices = all_choices(apart)
+    for label, _, agreements in Effects(apart, pieces=100).run(choices, [feeds], Watch()):
+        wanted = naive(apart, choices[label], feeds)
+        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-4, abs=1e-12), label
+
+
+def test_another_node_as_output():
+    """With an output node, nodes behind it have no effect, and those before it that of whole runs."""
+    apart, samples = network()
+    tensor = str(apart.graph.node("conv1").outputs[0].name)
+    choices = {n: {q: apart.quantizers[q] for q in apart.of_node(n)} for n in apart.nodes}
+    found = {label: a[0] for label, _, a in Effects(apart, "conv1").run(choices, samples[:1], Watch())}
+    wanted = naive(apart, choices["conv0"], samples[0], [tensor])[0]
+    assert found["conv0"].mse == pytest.approx(wanted.mse, rel=1e-4)
+    assert found["fc"].mse == 0.0 and found["fc"].cosine == pytest.approx(1.0)
+    assert np.isfinite(wanted.mse)
