@@ -1,6 +1,8 @@
 """Activations and other functions of one operand: tables, and rescales where those are exact."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 
@@ -9,6 +11,7 @@ from ptqlab.arith.requantize import GUARD_BITS
 from ptqlab.arith.rounding import round_half_away
 from ptqlab.arith.tables import GUARD_INT8, SEGMENTS, curve_table, exact_table
 from ptqlab.errors import Finding
+from ptqlab.ops.composed import Composed
 from ptqlab.ops.conv import output_attributes, scaled_by
 from ptqlab.ops.functions import FUNCTIONS
 from ptqlab.ops.node import attribute, constant
@@ -66,12 +69,22 @@ def _ratio(x: Operand, out: Encoding) -> float:
 
 def lower_table(ctx: Lowering, node: ir.Node) -> None:
     """256 exact entries for int8, a piecewise linear table for int16; says so where the latter is not good enough."""
-    x, out = _feature(ctx, node), _out(ctx, node)
     function = FUNCTIONS[node.op_type]
+    _write_table(ctx, node, _feature(ctx, node), lambda real: function.at(real, node))
+
+
+def lower_composed(ctx: Lowering, main: ir.Node, function: Composed) -> None:
+    """A function written in several nodes, as one table under the name of the main one."""
+    reader, index = next((n, i) for n in function.members for i, v in enumerate(n.inputs) if v is function.source)
+    _write_table(ctx, main, ctx.read(reader, index), function.at)
+
+
+def _write_table(ctx: Lowering, node: ir.Node, x: Operand, function: Callable[[np.ndarray], np.ndarray]) -> None:
+    out = _out(ctx, node)
 
     def target(codes: np.ndarray) -> np.ndarray:
         real = (codes - x.encoding.zero_point) * float(x.encoding.scale)
-        return function.at(real, node) / float(out.scale) + out.zero_point
+        return function(real) / float(out.scale) + out.zero_point
 
     to = int(ir.DataType.from_numpy(out.qtype.numpy))
     if node.op_type in ("Sin", "Cos") and float(x.encoding.scale) > COARSE_PHASE:

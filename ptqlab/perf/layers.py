@@ -124,7 +124,7 @@ def _fuse_activations(graph: FloatGraph, plan: Plan, units: list[_Unit]) -> list
         joined = _function_behind(graph, units, by_node, index)
         if joined:
             last = units[joined[-1]]
-            ops = {units[j].main.op_type for j in joined}
+            ops = {n.op_type for j in joined for n in units[j].nodes}
             result[joined[-1]] = replace(unit, nodes=(*unit.nodes, *(n for j in joined for n in units[j].nodes)),
                                          output=last.output, act=_function_name(ops))
             gone |= {index, *joined}
@@ -166,6 +166,8 @@ def _function_behind(graph: FloatGraph, units: list[_Unit], by_node: Mapping[str
 
 
 def _of_one_variable(unit: _Unit, known: set[str]) -> bool:
+    if unit.group is not None and unit.group.source is not None:
+        return unit.group.source in known
     if unit.group is None or len(unit.nodes) > 1 or unit.main.op_type not in ELEMENTWISE:
         return False
     constants: Iterable[ir.Value] = (v for v in unit.main.inputs if v is not None and v.const_value is not None)

@@ -1,19 +1,24 @@
-"""Which nodes one BPU operator computes together: a TAE operator with bias, residual Add and Relu / Clip."""
+"""Which nodes one BPU operator computes together: a TAE operator with bias, residual Add and Relu / Clip; the nodes
+of a function of one tensor that is written out, such as Gelu or Swish."""
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import onnx_ir as ir
 
 from ptqlab.graph import FloatGraph
+from ptqlab.ops.composed import CURVES, Composed, largest
 from ptqlab.ops.elementwise import clip_bounds, same_shape_as_output
 from ptqlab.ops.node import constant, has_weights, shape
 from ptqlab.ops.reduce import index_cast
 from ptqlab.ops.table import spec_of
+from ptqlab.placement.capability import Verdict
 from ptqlab.stages.plan import Group
 
 
-def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[str]) -> dict[str, Group]:
+def make_groups(
+    graph: FloatGraph, on_bpu: Collection[str], tails: Collection[str], verdicts: Mapping[str, Verdict]
+) -> dict[str, Group]:
     """Group of every BPU node, keyed by main node; nodes that are alone have a group of their own."""
     taken: set[str] = set()
     groups: dict[str, Group] = {}
@@ -24,6 +29,12 @@ def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[st
             group = Group(name, (name,), _output(node)) if name in tails else _grow(graph, node, on_bpu, taken)
             groups[name] = group
             taken.update(group.members)
+    for node in reversed(graph.nodes):
+        if str(node.name) in on_bpu and str(node.name) not in taken:
+            function = _function(node, on_bpu, taken, verdicts)
+            if function is not None:
+                groups[function.main] = function
+                taken.update(function.members)
     for node in graph.nodes:
         name = str(node.name)
         cast = index_cast(node) if node.op_type in ("ArgMax", "ArgMin") and name in on_bpu else None
@@ -35,6 +46,29 @@ def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[st
             groups[name] = Group(name, (name,), _output(node), low=low, high=high)
     order = {str(n.name): i for i, n in enumerate(graph.nodes)}
     return dict(sorted(groups.items(), key=lambda item: max(order[m] for m in item[1].members)))
+
+
+def _function(
+    last: ir.Node, on_bpu: Collection[str], taken: Collection[str], verdicts: Mapping[str, Verdict]
+) -> Group | None:
+    """The largest curve that ends with a node, of nodes that were all granted the same type."""
+
+    def types(node: ir.Node) -> set[object]:
+        return {t for t in verdicts[str(node.name)].inputs if t is not None}
+
+    wanted = types(last)
+    found = largest(last, lambda n: (name := str(n.name)) in on_bpu and name not in taken and types(n) == wanted)
+    if found is None or not found.is_curve or len(wanted) != 1:
+        return None
+    main = _main(found)
+    return Group(
+        str(main.name), tuple(str(n.name) for n in found.members), _output(last), source=str(found.source.name)
+    )
+
+
+def _main(function: Composed) -> ir.Node:
+    """The member that gives the operator its name: the first with a table of its own, else the last."""
+    return next((n for n in function.members if n.op_type in CURVES), function.members[-1])
 
 
 def _output(node: ir.Node) -> str:

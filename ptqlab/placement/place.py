@@ -17,7 +17,7 @@ def place(graph: FloatGraph, platform: Platform, asks: Asks | None = None) -> Pl
     asks = asks or Asks()
     verdicts = {str(n.name): judge(n, asks.of(str(n.name)), platform) for n in graph.nodes}
     regions = find_regions(graph, verdicts, asks, platform.tail_type.value)
-    groups = make_groups(graph, regions.on_bpu, regions.tails)
+    groups = make_groups(graph, regions.on_bpu, regions.tails, regions.verdicts)
     tensors, sources = make_slots(
         graph, groups, regions.tails, regions.verdicts, asks.output if asks.forces_tail else None
     )

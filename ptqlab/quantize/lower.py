@@ -14,6 +14,8 @@ import onnx_ir as ir
 from ptqlab.arith.formats import QType
 from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph, bodies
+from ptqlab.ops.activation import lower_composed
+from ptqlab.ops.composed import Composed
 from ptqlab.ops.conv import scaled_by
 from ptqlab.ops.integer import DOMAIN, DOMAIN_VERSION, INTEGER_OPS
 from ptqlab.ops.integer.boundary import quantize as quantize_kernel
@@ -146,6 +148,10 @@ class _Lowering:
             if name in last:
                 group = last[name]
                 main = self.graph.node(group.main)
+                if group.source is not None:
+                    members = tuple(self.graph.node(member) for member in group.members)
+                    lower_composed(self, main, Composed(self.graph.values[group.source], members))
+                    continue
                 lower = spec_of(main).lower
                 assert lower is not None, f"{main.op_type} is on the BPU without a way to lower it"
                 lower(self, main)

@@ -56,6 +56,7 @@ class Group:
     residual  (node, input index) of the tensor that is added to the accumulator, or None
     bias_add  node whose constant operand joins the bias, or None
     low, high bounds of a fused Relu / Clip; None where there is none
+    source    tensor of which the members together are a function, computed by one table; None for every other group
     """
 
     main: str
@@ -65,6 +66,7 @@ class Group:
     bias_add: str | None = None
     low: float | None = None
     high: float | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True)
