@@ -7,6 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.requantize import LARGEST_RATIO, fixed_point
+from ptqlab.ops.integer.accumulate import drop_bits
 from ptqlab.ops.node import attribute, shape, spatial_geometry
 from ptqlab.ops.rules import constant_weights, explicit_pads, few_products, float_features, not_empty
 from ptqlab.ops.spec import Encoding, Engine, Lowering, Operand, OpSpec, Role
@@ -25,17 +26,18 @@ def lower_accumulating(
 ) -> None:
     """Common to all TAE operators: choose plain, residual or tail form and give it its integers.
 
-    `name` is the operator's name behind the feature type ("Conv" gives Int8Conv, Int16ConvAdd, ...);
+    `name` is the operator's name behind the types ("Conv" gives Int8Conv, Int16ConvAdd, DualInt16Conv, ...);
     `channel_shape` is how a per-channel array broadcasts against the output; `more` inputs replace or join the usual.
     """
     x, w = ctx.read(node, 0), ctx.weights(node)
-    prefix = f"Int{x.encoding.qtype.bits}{name}"
+    bits, weight_bits = x.encoding.qtype.bits, w.qtype.bits
+    prefix = f"DualInt16{name}" if weight_bits == 16 else f"Int{bits}{name}"
     inputs: dict[str, ir.Value | np.ndarray] = {
         "x": x.value, "weight": w.codes, "bias": w.bias.reshape(channel_shape).astype(np.int32),
     }
     inputs |= more or {}
     attributes = attributes | {"x_zero_point": x.encoding.zero_point}
-    accumulator_scale = float(x.encoding.scale) * w.scale.astype(np.float64)
+    accumulator_scale = float(x.encoding.scale) * w.scale.astype(np.float64) * (1 << drop_bits(bits, weight_bits))
     out = ctx.output(node)
     if out is None:
         scale = accumulator_scale.astype(np.float32).reshape(channel_shape)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from ptqlab.arith.formats import QType
 from ptqlab.arith.rounding import quantize
 from ptqlab.ops.conv import lower_accumulating, output_attributes, residual_inputs, scaled_by
-from ptqlab.ops.integer.products import LONGEST_SUM, drop_bits
+from ptqlab.ops.integer.accumulate import LONGEST_SUM, drop_bits
 from ptqlab.ops.node import attribute, constant, has_weights, shape
 from ptqlab.ops.rules import constant_weights, few_products, float_features, not_empty
 from ptqlab.ops.spec import Engine, Lowering, OpSpec, Role
@@ -74,17 +74,17 @@ class Side:
     scale: np.ndarray
 
 
-def constant_codes(array: np.ndarray, index: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Constant operand `index` of a product: (int8 codes, float32 scales, their axis); a vector has one scale, axis -1.
+def constant_codes(array: np.ndarray, index: int, qtype: QType) -> tuple[np.ndarray, np.ndarray, int]:
+    """Constant operand `index` of a product: (codes, float32 scales, their axis); a vector has one scale, axis -1.
 
     Every row of a left operand and every column of a right one has a scale, shared by all matrices of a batch.
     """
     axis = -1 if array.ndim < 2 else array.ndim - 2 + index
     others = tuple(i for i in range(array.ndim) if i != axis)
     largest = np.abs(array.astype(np.float32)).max(axis=others)
-    scale = np.where(largest > 0, largest / np.float32(QType.INT8.qmax), np.float32(1)).astype(np.float32)
+    scale = np.where(largest > 0, largest / np.float32(qtype.qmax), np.float32(1)).astype(np.float32)
     along = scale.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
-    return quantize(array, along, 0, QType.INT8.qmin, QType.INT8.qmax).astype(np.int8), scale, axis
+    return quantize(array, along, 0, qtype.qmin, qtype.qmax).astype(qtype.numpy), scale, axis
 
 
 def _side(ctx: Lowering, node: ir.Node, index: int) -> Side:
@@ -93,10 +93,11 @@ def _side(ctx: Lowering, node: ir.Node, index: int) -> Side:
         operand = ctx.read(node, index)
         encoding = operand.encoding
         return Side(operand.value, encoding.qtype, encoding.zero_point, np.asarray(encoding.scale, np.float64))
-    codes, scale, axis = constant_codes(array, index)
+    qtype = ctx.weight_type(node)
+    codes, scale, axis = constant_codes(array, index, qtype)
     if axis >= 0 and index == 0 and len(shape(node.inputs[1])) > 1:
         scale = scale[:, None]
-    return Side(codes, QType.INT8, 0, scale.astype(np.float64))
+    return Side(codes, qtype, 0, scale.astype(np.float64))
 
 
 def lower_product(ctx: Lowering, node: ir.Node) -> None:

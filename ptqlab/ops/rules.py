@@ -43,14 +43,18 @@ def constant_weights(node: ir.Node, platform: Platform) -> str | None:
 def few_products(node: ir.Node, platform: Platform) -> str | None:
     """One output sums at most 65,536 products, so that no data can overflow the accumulator."""
     # int8: 2^16 * 127 * 255 < 2^31;  int16: 2^16 * 127 * 2^15 + the largest bias < 2^38, what `rescale` is exact for
+    count = product_count(node)
+    return None if count <= PRODUCTS else f"{count} products"
+
+
+def product_count(node: ir.Node) -> int:
+    """Products that one output of a TAE operator sums."""
     weight = shape(node.inputs[1])
     if node.op_type == "Conv":
-        count = int(np.prod(weight[1:]))
-    elif node.op_type == "ConvTranspose":
-        count = weight[0] // attribute(node, "group", 1) * int(np.prod(weight[2:]))
-    else:
-        count = shape(node.inputs[0])[-1]
-    return None if count <= PRODUCTS else f"{count} products"
+        return int(np.prod(weight[1:]))
+    if node.op_type == "ConvTranspose":
+        return weight[0] // int(attribute(node, "group", 1)) * int(np.prod(weight[2:]))
+    return shape(node.inputs[0])[-1]
 
 
 def explicit_pads(node: ir.Node, platform: Platform) -> str | None:

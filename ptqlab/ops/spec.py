@@ -81,6 +81,11 @@ class WeightEncoding:
     bias: np.ndarray
     correction: np.ndarray | None = None
 
+    @property
+    def qtype(self) -> QType:
+        """int8, or int16 for dual-int16."""
+        return QType(self.codes.dtype.name)
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -107,6 +112,9 @@ class Lowering(Protocol):
 
     def weights(self, node: ir.Node) -> WeightEncoding:
         """Weights and bias of a TAE operator as integers; the bias includes what the group adds to it."""
+
+    def weight_type(self, node: ir.Node) -> QType:
+        """Type of the constant operand of a TAE operator."""
 
     def output(self, node: ir.Node) -> Encoding | None:
         """Encoding of what the node's group writes; None for a high-precision tail."""

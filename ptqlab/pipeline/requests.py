@@ -9,6 +9,7 @@ from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import FloatGraph
 from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
+from ptqlab.placement.place import DUAL_TAIL
 from ptqlab.quantize import recipe
 from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.store import Store
@@ -76,12 +77,25 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
                     (name,),
                 )
             )
-    return findings
+    return findings + _dual_tails(plan)
+
+
+def _dual_tails(plan: Plan) -> list[Finding]:
+    """What becomes of a tail in dual-int16 where high precision is int32, in one finding."""
+    tails = tuple(n.name for n in plan.nodes.values() if n.rule == DUAL_TAIL)
+    if not tails:
+        return []
+    message = (
+        f"{', '.join(tails)}: the last operator with weights is dual-int16, which has no int32 output on {plan.march}; "
+        "its output is int16 in place of high precision."
+    )
+    hint = "int16 for this node keeps int8 weights and the int32 output"
+    return [Finding("PTQ404", message, tails, hint, severity="note")]
 
 
 # a float type was asked for: the node runs in float on the CPU, which is an effect
 ON_CPU_BY_TYPE = ("no-float-unit", "float-unit-not-modelled")
-NOT_GRANTED = ("dual-not-modelled", "dual-only-tae", "type-not-available")
+NOT_GRANTED = ("dual-only-tae", "dual-long-sum", "dual-needs-features", "type-not-available")
 
 
 def make_recipe(graph: FloatGraph, plan: Plan, config: Config) -> Recipe:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
+from ptqlab.ops.integer.accumulate import LONGEST_SUM
+from ptqlab.ops.rules import product_count
 from ptqlab.ops.spec import OpSpec, Role, sentence
 from ptqlab.ops.table import spec_of
 from ptqlab.placement.asks import Ask
@@ -20,6 +22,7 @@ class Verdict:
     inputs    granted type per input; None for inputs that are no activation
     granted   word for the node table
     rule, reason  what decided
+    weights   type of the constant operand of a TAE operator; None where there is none
     """
 
     spec: OpSpec
@@ -28,6 +31,13 @@ class Verdict:
     granted: str
     rule: str
     reason: str
+    weights: QType | None = None
+
+    @property
+    def dual(self) -> bool:
+        """Both operands of its products are int16."""
+        types = [t for t in (*self.inputs, self.weights) if t is not None]
+        return self.spec.is_tae and types == [QType.INT16, QType.INT16]
 
 
 def judge(node: ir.Node, ask: Ask, platform: Platform) -> Verdict:
@@ -62,8 +72,30 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
         if note and note not in notes:
             notes.append(note)
             rule = changed
+    weights, note, changed = _weight_type(node, spec, ask, inputs)
+    if note:
+        notes.append(note)
+        rule = changed
     reason = " ".join(notes) or _plain_reason(ask, spec)
-    return Verdict(spec, True, tuple(inputs), _granted_word(spec, inputs), rule, reason)
+    return Verdict(spec, True, tuple(inputs), _granted_word(spec, inputs, weights), rule, reason, weights)
+
+
+def _weight_type(
+    node: ir.Node, spec: OpSpec, ask: Ask, inputs: list[QType | None]
+) -> tuple[QType | None, str, str]:
+    """Type of the constant operand of a TAE operator (None: there is none), a sentence if it differs, the rule's id."""
+    features = spec.feature_indices(node)
+    if not spec.is_tae or len(features) != 1:
+        return None, "", ""
+    if ask.inputs.get(1 - features[0], "int16" if ask.qtype == "dual-int16" else "int8") != "int16":
+        return QType.INT8, "", ""
+    if inputs[features[0]] is not QType.INT16:
+        return QType.INT8, "int16 weights go with int16 features only: int8 weights are given.", "dual-needs-features"
+    count = product_count(node)
+    if count > LONGEST_SUM:
+        return QType.INT8, (f"dual-int16 sums at most {LONGEST_SUM} products, and one output here sums {count}: int16 "
+                            "features with int8 weights are given."), "dual-long-sum"
+    return QType.INT16, "", ""
 
 
 def _wanted(node: ir.Node, spec: OpSpec, ask: Ask, index: int) -> str:
@@ -76,9 +108,9 @@ def _wanted(node: ir.Node, spec: OpSpec, ask: Ask, index: int) -> str:
     return ask.qtype
 
 
-def _granted_word(spec: OpSpec, inputs: list[QType | None]) -> str:
+def _granted_word(spec: OpSpec, inputs: list[QType | None], weights: QType | None) -> str:
     types = [t for t in inputs if t is not None]
-    if spec.is_tae and types == [QType.INT16, QType.INT16]:
+    if spec.is_tae and [*types, *([] if weights is None else [weights])] == [QType.INT16, QType.INT16]:
         return "dual-int16"
     if spec.is_tae and types == [QType.INT16, QType.INT8]:
         return "int16"
@@ -96,9 +128,9 @@ def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | N
     if wanted == "dual-int16":
         if not spec.is_tae:
             best = spec.types_on(platform)[-1]
-            return best, f"dual-int16 is a type of Conv, MatMul and Gemm only: {best.value} is given.", "dual-only-tae"
-        return QType.INT16, ("int16 features with int8 weights are given: this version of ptqlab has no kernel for "
-                             "dual-int16 weights yet."), "dual-not-modelled"
+            note = f"dual-int16 is a type of Conv, ConvTranspose, MatMul and Gemm only: {best.value} is given."
+            return best, note, "dual-only-tae"
+        return QType.INT16, "", ""
     qtype = QType(wanted)
     types = spec.types_on(platform)
     if qtype not in types:

@@ -11,6 +11,9 @@ from ptqlab.placement.slots import make_slots
 from ptqlab.platforms import Platform
 from ptqlab.stages.plan import Device, Group, NodePlan, Plan
 
+# rule of the last operator with weights where it is dual-int16 on a platform whose tail is int32
+DUAL_TAIL = "dual-int16-tail"
+
 
 def place(graph: FloatGraph, platform: Platform, asks: Asks | None = None) -> Plan:
     """The plan of an optimized graph on a platform for what the configuration asks."""
@@ -38,8 +41,11 @@ def _node_plan(
     asked = asks.of(name)
     on_bpu = name in regions.on_bpu
     tail = name in regions.tails
-    reason = verdict.reason
-    if tail:
+    reason, rule = verdict.reason, verdict.rule
+    if name in regions.int16_tails:
+        reason += " Last operator with weights: dual-int16 has no int32 output, so its output is int16."
+        rule = DUAL_TAIL
+    elif tail:
         reason += f" Last operator with weights: its output is {platform.tail_type.value} at high precision."
     elif group is not None and group.main != name:
         reason = f"BPU: computed inside {group.main}, with no quantizer between. " + reason
@@ -50,11 +56,12 @@ def _node_plan(
         _asked_word(asked.qtype, dict(asked.inputs)),
         verdict.granted,
         verdict.inputs,
-        verdict.rule,
+        rule,
         reason,
         segments.get(name),
         group.main if group else name,
         tail,
+        verdict.weights,
     )
 
 

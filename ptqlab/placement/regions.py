@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
+from ptqlab.arith.formats import QType
 from ptqlab.graph import FloatGraph, outer_values
 from ptqlab.ops.reduce import index_cast
 from ptqlab.ops.spec import Role
@@ -17,7 +18,7 @@ from ptqlab.placement.asks import Asks
 from ptqlab.placement.capability import Verdict
 
 AFTER_TAIL = (
-    "CPU: it follows {tail}, the last operator with weights, which puts out {type} at high precision. "
+    "CPU: it follows {tail}, the last operator with weights, which puts out {type}. "
     "Name it in quant_config, or set model_output_type to int8 or int16, to keep it on the BPU at lower precision."
 )
 PASSIVE_HEAD = (
@@ -32,11 +33,15 @@ PASSIVE_TAIL = (
 
 @dataclass(frozen=True)
 class Regions:
-    """Names of the nodes on the BPU, those that are high-precision tails, and verdicts changed on the way."""
+    """Names of the nodes on the BPU, those that are high-precision tails, and verdicts changed on the way.
+
+    int16_tails  last operators whose output is int16, since dual-int16 has no int32 output (documented)
+    """
 
     on_bpu: frozenset[str]
     tails: frozenset[str]
     verdicts: Mapping[str, Verdict]
+    int16_tails: frozenset[str]
 
 
 @dataclass
@@ -69,19 +74,23 @@ def find_regions(graph: FloatGraph, verdicts: Mapping[str, Verdict], asks: Asks,
     before, behind = _anchor_reach(walk)
     on_bpu: set[str] = set()
     tails: set[str] = set()
+    int16_tails: set[str] = set()
     for node in graph.nodes:
         name = str(node.name)
         if not walk.active(node):
             continue
         free = walk.verdicts[name].spec.native or name in walk.anchors or name in behind
         if name in before and not free:
-            _move_to_cpu(walk, name, "after-tail", AFTER_TAIL.format(tail=before[name], type=tail_word))
+            narrow = before[name] in int16_tails
+            output = "int16, as dual-int16 has no int32 output" if narrow else f"{tail_word} at high precision"
+            _move_to_cpu(walk, name, "after-tail", AFTER_TAIL.format(tail=before[name], type=output))
             continue
         on_bpu.add(name)
         if walk.verdicts[name].spec.is_tae and name not in behind and not asks.forces_tail:
-            tails.add(name)
+            narrow = walk.verdicts[name].dual and tail_word == QType.INT32.value
+            (int16_tails if narrow else tails).add(name)
     _place_passive(walk, on_bpu, tails)
-    return Regions(frozenset(on_bpu), frozenset(tails), walk.verdicts)
+    return Regions(frozenset(on_bpu), frozenset(tails), walk.verdicts, frozenset(int16_tails))
 
 
 def _pair_indices(walk: _Walk) -> None:

@@ -134,12 +134,12 @@ class _Builder:
         assert weight is not None
         encoding = self.encodings.weights[str(node.name)]
         assert weight.shape is not None, "a constant has a shape"
-        high, along = QType.INT8.qmax, per_weight(node, encoding.scale, len(weight.shape))
+        qtype, along = encoding.qtype, per_weight(node, encoding.scale, len(weight.shape))
         name = f"{weight.name}_{node.name}"
         made = calibration_node(
             weight, self._fresh(f"{name}_HzCalibration", "node"), self._fresh(f"{name}_calibrated"),
-            scales=along, thresholds=along * high, zero_point=0, low=QType.INT8.qmin, high=high,
-            bits=8, kind="weight", axis=channel_axis(node), shape=along.shape,
+            scales=along, thresholds=along * qtype.qmax, zero_point=0, low=qtype.qmin, high=qtype.qmax,
+            bits=qtype.bits, kind="weight", axis=channel_axis(node), shape=along.shape,
         )
         self.graph.insert_before(node, made)
         node.replace_input_with(1, made.outputs[0])
@@ -152,11 +152,13 @@ class _Builder:
             array = constant(value)
             if value is None or array is None:
                 continue
-            _, scale, axis = constant_codes(array, index)
+            qtype = self.plan.nodes[str(node.name)].weights
+            assert qtype is not None, f"{node.name} has a constant operand without a type"
+            _, scale, axis = constant_codes(array, index, qtype)
             name = f"{value.name}_{node.name}"
             made = calibration_node(
                 value, self._fresh(f"{name}_HzCalibration", "node"), self._fresh(f"{name}_calibrated"), scales=scale,
-                thresholds=scale * QType.INT8.qmax, zero_point=0, low=QType.INT8.qmin, high=QType.INT8.qmax, bits=8,
+                thresholds=scale * qtype.qmax, zero_point=0, low=qtype.qmin, high=qtype.qmax, bits=qtype.bits,
                 kind="constant", axis=axis,
             )
             self.graph.insert_before(node, made)

@@ -46,7 +46,8 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         mean = calibration.means.get(group.main)
         if mean is not None and not np.isfinite(mean).all():  # told already: values that are NaN or Inf
             mean = None
-        weights[group.main], widened = encode_weights(node, added, x, mean)
+        assert node_plan.weights is not None, f"{group.main} has weights without a type"
+        weights[group.main], widened = encode_weights(node, added, x, mean, node_plan.weights)
         if widened:
             wide[group.main] = len(widened)
     if broken:

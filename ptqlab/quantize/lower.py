@@ -81,6 +81,11 @@ class _Lowering:
     def weights(self, node: ir.Node) -> WeightEncoding:
         return self.encodings.weights[str(node.name)]
 
+    def weight_type(self, node: ir.Node) -> QType:
+        qtype = self.plan.nodes[str(node.name)].weights
+        assert qtype is not None, f"{node.name} has no constant operand"
+        return qtype
+
     def output(self, node: ir.Node) -> Encoding | None:
         name = str(node.name)
         if self.plan.nodes[name].tail:

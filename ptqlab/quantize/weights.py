@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.arith.rounding import quantize, round_half_away
+from ptqlab.ops.integer.accumulate import drop_bits
 from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.ops.spec import Encoding, WeightEncoding
 from ptqlab.quantize.means import mean_output_error
@@ -52,8 +53,8 @@ def per_weight(node: ir.Node, channels: np.ndarray, rank: int) -> np.ndarray:
     return by_group.reshape(*by_group.shape, *(1,) * (rank - 2))
 
 
-def channel_scales(weight: np.ndarray, axis: int, group: int = 1) -> np.ndarray:
-    """scale[c] = max |w[c]| / 127, float32; 1.0 for a channel of zeros.
+def channel_scales(weight: np.ndarray, axis: int, group: int = 1, qtype: QType = QType.INT8) -> np.ndarray:
+    """scale[c] = max |w[c]| / 127 (int16: / 32767), float32; 1.0 for a channel of zeros.
 
     group  of a ConvTranspose, whose axis 0 holds the groups one after the other
     """
@@ -62,7 +63,7 @@ def channel_scales(weight: np.ndarray, axis: int, group: int = 1) -> np.ndarray:
         largest = largest.reshape(group, weight.shape[0] // group, weight.shape[1], -1).max(axis=(1, 3)).ravel()
     else:
         largest = largest.max(axis=tuple(a for a in range(weight.ndim) if a != axis))
-    scale = largest / np.float32(QType.INT8.qmax)
+    scale = largest / np.float32(qtype.qmax)
     return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
 
 
@@ -75,12 +76,13 @@ def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
 
 
 def encode_weights(
-    node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None
+    node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None, qtype: QType = QType.INT8
 ) -> tuple[WeightEncoding, tuple[int, ...]]:
     """Integer weights and bias for input encoding `x`; also the channels whose scale was widened for their bias.
 
-    bias = round_half_away(b / (x.scale * scale[c])). Where that leaves 31 bits, the scale of the channel grows
-    until it fits: its weights then use fewer codes.
+    bias = round_half_away(b / (x.scale * scale[c])), of dual-int16 (int16 weights) at 256 times that step: see
+    `ops.integer.accumulate`. Where it leaves 31 bits, the scale of the channel grows until it fits: its weights then
+    use fewer codes.
 
     mean  of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
           weights makes in each output channel
@@ -89,21 +91,22 @@ def encode_weights(
     assert raw is not None, "weights are constant by rule"
     raw = numbers(raw)
     axis = channel_axis(node)
-    scale = channel_scales(raw, axis, _groups(node))
+    scale = channel_scales(raw, axis, _groups(node), qtype)
     bias = float_bias(node, added, scale.size)
-    smallest = np.abs(bias) / (np.float64(x.scale) * LARGEST_BIAS)
+    step = np.float64(x.scale) * (1 << drop_bits(x.qtype.bits, qtype.bits))
+    smallest = np.abs(bias) / (step * LARGEST_BIAS)
     widened = tuple(int(c) for c in np.nonzero(smallest > scale)[0])
     # nextafter: the float32 scale must not round below what the bias needs
     scale = np.where(smallest > scale, np.nextafter(smallest.astype(np.float32), np.float32(np.inf)), scale).astype(
         np.float32
     )
     along = per_weight(node, scale, raw.ndim)
-    codes = quantize(raw, along, 0, QType.INT8.qmin, QType.INT8.qmax).astype(np.int8)
+    codes = quantize(raw, along, 0, qtype.qmin, qtype.qmax).astype(qtype.numpy)
     correction = None
     if mean is not None:
         correction = mean_output_error(node, raw.astype(np.float64) - codes * along.astype(np.float64), mean)
         bias = bias + correction
     if node.op_type == "Gemm" and axis == 0:
         codes = np.ascontiguousarray(codes.T)
-    integer_bias = round_half_away(bias / (np.float64(x.scale) * scale.astype(np.float64))).astype(np.int64)
+    integer_bias = round_half_away(bias / (step * scale.astype(np.float64))).astype(np.int64)
     return WeightEncoding(codes, scale, integer_bias, correction), widened

@@ -27,6 +27,7 @@ class NodePlan:
     segment   number of the BPU segment, None on the CPU
     group     name of the main node of the BPU operator that computes this node; its own name when alone
     tail      the accumulator leaves at high precision (int32 on nash-e/m, float32 on nash-b/h/p)
+    weights   type of the constant operand of a TAE operator: int8, or int16 for dual-int16; None where there is none
     """
 
     name: str
@@ -40,6 +41,7 @@ class NodePlan:
     segment: int | None
     group: str
     tail: bool = False
+    weights: QType | None = None
 
     @property
     def on_bpu(self) -> bool:

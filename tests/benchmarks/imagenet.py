@@ -1,6 +1,8 @@
 """The two ImageNet nets, end to end: 32 photo crops to calibrate, other crops to score, run by the simulator.
 
-    python -m benchmarks.imagenet [--march nash-e] [--qtype int8] [--scoring 240] [--cache DIR]
+    python -m benchmarks.imagenet [--march nash-e] [--qtype int8] [--scoring 240] [--net NAME] [--cache DIR]
+
+--qtype dual-int16 means dual-int16 for all operators with weights and int16 for the others.
 
 Needs the nets of the extra [models] (`make models`) unless the cache folder holds them already. Prints, per net,
 the agreement of calibrated model and simulator with the float model, and whether all executors give the same bits.
@@ -61,13 +63,24 @@ def score(run: ptqlab.CompileResult, crops: Sequence[photos.Crop]) -> dict[str, 
     return table
 
 
+def everywhere(qtype: str) -> dict[str, object]:
+    """The quant_config of one type for all nodes; the operators that have no dual-int16 get int16."""
+    base = "int16" if qtype == "dual-int16" else qtype
+    config: dict[str, object] = {
+        "model_config": {"all_node_type": base, "activation": {"calibration_type": "max"}},
+    }
+    if base != qtype:
+        config["op_config"] = {op: {"qtype": qtype} for op in ("Conv", "MatMul", "Gemm")}
+    return config
+
+
 def run_net(name: str, march: str, qtype: str, scoring: int, cache: Path, out: Path) -> None:
     build, normalise = NETS[name]
     started = time.process_time()
     run = ptqlab.compile(
         model=str(build(cache)), march=march, working_dir=str(out / name), progress=False,
         calibration_data={"input": list(photos.calibration_crops(32, normalise=normalise))},
-        quant_config={"model_config": {"all_node_type": qtype, "activation": {"calibration_type": "max"}}},
+        quant_config=everywhere(qtype),
     )
     spent = time.process_time() - started
     crops = photos.photo_crops("scoring", scoring, normalise)
@@ -90,13 +103,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--march", default="nash-e")
     parser.add_argument("--qtype", default="int8")
+    parser.add_argument("--net", choices=NETS, default=None, help="one of them only")
     parser.add_argument("--scoring", type=int, default=240, help="number of scoring crops")
     parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "ptqlab-models", help="where the nets are kept"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as out:
-        for name in NETS:
+        for name in [arguments.net] if arguments.net else NETS:
             run_net(name, arguments.march, arguments.qtype, arguments.scoring, arguments.cache, Path(out))
     return 0
 

@@ -137,3 +137,16 @@ def test_run_on_cpu_of_a_kind(tmp_path: Path) -> None:
     found = compiled(*EDGES["two_inputs"](), tmp_path, run_on_cpu="add;add2")
     assert [r.node for r in found.record.nodes if r.on == "CPU"] == ["add", "add2"]
     assert not told(found, "PTQ401")
+
+
+def test_dual_int16_is_given_and_its_tail_is_told(tmp_path: Path) -> None:
+    """Both convolutions in dual-int16, si16 as output of the last one, told once; with four times the work of int8."""
+    found = run(tmp_path, {"op_config": {"Conv": {"qtype": "dual-int16"}}})
+    assert granted(found)["conv"] == granted(found)["conv2"] == "dual-int16"
+    assert {r.node: r.output_data_type for r in found.record.nodes}["conv2"] == "si16"
+    assert not told(found, "PTQ402")
+    assert told(found, "PTQ404") == [
+        "conv2: the last operator with weights is dual-int16, which has no int32 output on nash-e; its output is int16 "
+        "in place of high precision."
+    ]
+    assert found.record.perf["macs"]["int16"] > 0 == found.record.perf["macs"]["feature_int16_weight_int8"]

@@ -101,3 +101,12 @@ def test_scales_never_vanish() -> None:
     weight = np.array([[1e-45], [1e-40], [0.0]], np.float32)
     scales = channel_scales(weight, 0)
     assert scales[0] == scales[2] == 1.0 and np.all(scales > 0)
+
+
+def test_int16_weights_use_int16_codes_and_a_bias_of_256_times_their_step() -> None:
+    """scale = max |w| / 32767; with int16 features the sum loses 8 bits before the bias joins it."""
+    x = Encoding(QType.INT16, np.float32(0.5))
+    made, _ = encode_weights(conv([[32767, -1], [0.5, 0.25]], [640, 0]), None, x, qtype=QType.INT16)
+    assert made.qtype is QType.INT16 and made.codes.reshape(2, 2).tolist() == [[32767, -1], [32767, 16384]]
+    assert made.scale.tolist() == pytest.approx([1.0, 0.5 / 32767])
+    assert made.bias.tolist() == [5, 0]  # 640 / (0.5 * 1 * 256)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.ops.emit import DOUBLE, Emitter
-from ptqlab.ops.integer.accumulate import accumulate8, accumulate16
+from ptqlab.ops.integer.accumulate import accumulate8, accumulate16, accumulate_dual, with_bias
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -28,6 +28,7 @@ def accumulate(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias
     """acc[n,o,p] = bias[o] + sum over c,k of (x[n,c,p*stride+k*dilation-pad] - x_zp) * w[o,c,k], int64.
 
     x [N,C,spatial...] integers, weight [O,C/group,kernel...], bias [O,1,...]; outside of x the term is zero.
+    Of int16 features and weights the sum is (sum + 2^7) >> 8.
     """
     rank, group = x.ndim - 2, attrs["group"]
     strides, dilations, pads = attrs["strides"], attrs["dilations"], attrs["pads"]
@@ -48,15 +49,16 @@ def accumulate(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias
         )
         patch = padded[(slice(None), slice(None), *window)].reshape(n, group, weight.shape[1], positions)
         acc += np.matmul(w[:, :, :, tap], patch)
-    return acc.reshape(n, weight.shape[0], *out) + bias.astype(np.int64)
+    return with_bias(acc.reshape(n, weight.shape[0], *out), x, weight, bias)
 
 
 def _geometry(e: Emitter) -> dict[str, Any]:
     return {name: e.attr(name) for name in ("strides", "pads", "dilations", "group")}
 
 
-def _product(e: Emitter, x: ir.Value, w: ir.Value) -> ir.Value:
-    return e.op("Conv", x, w, **_geometry(e))
+def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[ir.Value]:
+    w = e.const(weight.astype(np.float32))
+    return [e.op("Conv", x, w, **_geometry(e)) for x in features]
 
 
 def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_zero: ir.Value) -> ir.Value:
@@ -69,6 +71,10 @@ def _acc8(e: Emitter) -> ir.Value:
 
 def _acc16(e: Emitter) -> ir.Value:
     return accumulate16(e, _product, _integer_product, 0)
+
+
+def _acc_dual(e: Emitter) -> ir.Value:
+    return accumulate_dual(e, _product, _integer_product, 0)
 
 
 def conv(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray, multiplier: np.ndarray,
@@ -97,19 +103,22 @@ WEIGHTS = ("x", "weight", "bias")
 SCALED = (*WEIGHTS, "multiplier", "shift")
 RESIDUAL = (*SCALED, "residual", "residual_multiplier", "residual_shift")
 EQUATION = "acc = bias + sum (x - x_zp) * w;  "
+DUAL_EQUATION = "acc = bias + ((sum (x - x_zp) * w + 2^7) >> 8);  "
 
 
-def _variants(prefix: str, acc: Any) -> tuple[IntegerOp, ...]:
+def _variants(prefix: str, acc: Any, equation: str = EQUATION) -> tuple[IntegerOp, ...]:
     return (
         IntegerOp(f"{prefix}Conv", SCALED, GEOMETRY | OUTPUT_ATTRIBUTES, conv, lambda e: emit_requantize(e, acc(e)),
-                  EQUATION + "y = clamp(y_zp + rescale(acc, m, s))"),
+                  equation + "y = clamp(y_zp + rescale(acc, m, s))"),
         IntegerOp(f"{prefix}ConvAdd", RESIDUAL, GEOMETRY | OUTPUT_ATTRIBUTES | {"residual_zero_point": INT}, conv_add,
                   lambda e: emit_residual(e, acc(e)),
-                  EQUATION + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
+                  equation + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
         IntegerOp(f"{prefix}ConvTail", WEIGHTS, GEOMETRY, conv_tail,
                   lambda e: emit_saturate32(e, acc(e)),
-                  EQUATION + "y = clamp(acc, -2^31, 2^31 - 1)"),
+                  equation + "y = clamp(acc, -2^31, 2^31 - 1)"),
     )
 
 
-CONV_OPS = (*_variants("Int8", _acc8), *_variants("Int16", _acc16))
+CONV_OPS = (
+    *_variants("Int8", _acc8), *_variants("Int16", _acc16), *_variants("DualInt16", _acc_dual, DUAL_EQUATION),
+)

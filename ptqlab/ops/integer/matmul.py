@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.ops.emit import Emitter
-from ptqlab.ops.integer.accumulate import accumulate8, accumulate16
+from ptqlab.ops.integer.accumulate import accumulate8, accumulate16, accumulate_dual, with_bias
 from ptqlab.ops.integer.conv import RESIDUAL, SCALED, WEIGHTS, emit_residual
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
@@ -22,12 +22,16 @@ from ptqlab.ops.integer.spec import INT, IntegerOp
 
 ATTRIBUTES = {"x_zero_point": INT}
 EQUATION = "acc[..,n] = bias[n] + sum over k of (x[..,k] - x_zp) * w[k,n];  "
+DUAL_EQUATION = "acc[..,n] = bias[n] + ((sum over k of (x[..,k] - x_zp) * w[k,n] + 2^7) >> 8);  "
 
 
 def accumulate(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """acc[..., n] = bias[n] + sum over k of (x[..., k] - x_zp) * w[k, n], int64. x [..., K], weight [K, N]."""
+    """acc[..., n] = bias[n] + sum over k of (x[..., k] - x_zp) * w[k, n], int64. x [..., K], weight [K, N].
+
+    Of int16 features and weights the sum is (sum + 2^7) >> 8.
+    """
     centred = x.astype(np.int64) - attrs["x_zero_point"]
-    return np.matmul(centred, weight.astype(np.int64)) + bias.astype(np.int64)
+    return with_bias(np.matmul(centred, weight.astype(np.int64)), x, weight, bias)
 
 
 def matmul(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray, multiplier: np.ndarray,
@@ -47,8 +51,9 @@ def matmul_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bia
     return saturate32(accumulate(attrs, x, weight, bias))
 
 
-def _product(e: Emitter, x: ir.Value, w: ir.Value) -> ir.Value:
-    return e.op("MatMul", x, w)
+def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[ir.Value]:
+    w = e.const(weight.astype(np.float32))
+    return [e.op("MatMul", x, w) for x in features]
 
 
 def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_zero: ir.Value) -> ir.Value:
@@ -63,16 +68,22 @@ def _acc16(e: Emitter) -> ir.Value:
     return accumulate16(e, _product, _integer_product, -1)
 
 
-def _variants(prefix: str, acc: Any) -> tuple[IntegerOp, ...]:
+def _acc_dual(e: Emitter) -> ir.Value:
+    return accumulate_dual(e, _product, _integer_product, -1)
+
+
+def _variants(prefix: str, acc: Any, equation: str = EQUATION) -> tuple[IntegerOp, ...]:
     return (
         IntegerOp(f"{prefix}MatMul", SCALED, ATTRIBUTES | OUTPUT_ATTRIBUTES, matmul,
-                  lambda e: emit_requantize(e, acc(e)), EQUATION + "y = clamp(y_zp + rescale(acc, m, s))"),
+                  lambda e: emit_requantize(e, acc(e)), equation + "y = clamp(y_zp + rescale(acc, m, s))"),
         IntegerOp(f"{prefix}MatMulAdd", RESIDUAL, ATTRIBUTES | OUTPUT_ATTRIBUTES | {"residual_zero_point": INT},
                   matmul_add, lambda e: emit_residual(e, acc(e)),
-                  EQUATION + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
+                  equation + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
         IntegerOp(f"{prefix}MatMulTail", WEIGHTS, ATTRIBUTES, matmul_tail,
-                  lambda e: emit_saturate32(e, acc(e)), EQUATION + "y = clamp(acc, -2^31, 2^31 - 1)"),
+                  lambda e: emit_saturate32(e, acc(e)), equation + "y = clamp(acc, -2^31, 2^31 - 1)"),
     )
 
 
-MATMUL_OPS = (*_variants("Int8", _acc8), *_variants("Int16", _acc16))
+MATMUL_OPS = (
+    *_variants("Int8", _acc8), *_variants("Int16", _acc16), *_variants("DualInt16", _acc_dual, DUAL_EQUATION),
+)

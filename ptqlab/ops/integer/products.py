@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.ops.emit import DOUBLE, FLOAT, INT32, UINT8, Emitter
-from ptqlab.ops.integer.accumulate import EXACT_FLOAT32, code_span
+from ptqlab.ops.integer.accumulate import EXACT_FLOAT32, code_span, drop_bits
 from ptqlab.ops.integer.conv import emit_residual
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
@@ -29,14 +29,7 @@ from ptqlab.ops.integer.scaling import (
 )
 from ptqlab.ops.integer.spec import INT, IntegerOp
 
-WIDE_SHIFT = 8
-LONGEST_SUM = 1 << 14
 ATTRIBUTES = {"a_zero_point": INT, "b_zero_point": INT, "length": INT}
-
-
-def drop_bits(a_bits: int, b_bits: int) -> int:
-    """Bits that the accumulator loses before it is scaled."""
-    return WIDE_SHIFT if a_bits + b_bits == 32 else 0
 
 
 def accumulate(attrs: Mapping[str, Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from ptqlab.ops.emit import FLOAT, UINT8, Emitter
 from ptqlab.ops.integer import conv
-from ptqlab.ops.integer.accumulate import accumulate8, accumulate16
+from ptqlab.ops.integer.accumulate import accumulate8, accumulate16, accumulate_dual
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -30,7 +30,7 @@ def accumulate(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias
     strides = attrs["strides"]
     size = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], strides, strict=True)]
     # a zero between the elements is the code of zero
-    spread = np.full((*x.shape[:2], *size), attrs["x_zero_point"], np.int64)
+    spread = np.full((*x.shape[:2], *size), attrs["x_zero_point"], x.dtype)
     spread[(slice(None), slice(None), *(slice(None, None, s) for s in strides))] = x
     return conv.accumulate({**attrs, "strides": [1] * len(strides)}, spread, weight, bias)
 
@@ -53,10 +53,9 @@ def transposed_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray,
     return saturate32(accumulate(attrs, x, weight, bias))
 
 
-def _product(e: Emitter, x: ir.Value, w: ir.Value) -> ir.Value:
+def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[ir.Value]:
     """With the weights known, the float32 ConvTranspose itself (every partial sum is exact: see accumulate.py)."""
-    weight, a = e.known("weight"), e.attributes
-    assert weight is not None, "only the fast path multiplies in float32"
+    a = e.attributes
     group, rank = a["group"], weight.ndim - 2
     grouped = weight.reshape(group, weight.shape[0] // group, *weight.shape[1:])
     turned = np.flip(np.swapaxes(grouped, 1, 2), tuple(range(3, 3 + rank)))
@@ -65,8 +64,12 @@ def _product(e: Emitter, x: ir.Value, w: ir.Value) -> ir.Value:
     begins = [r - p for r, p in zip(reach, a["pads"][:rank], strict=True)]
     extra = [max(0, p - r) for r, p in zip(reach, a["pads"][rank:], strict=True)]
     ends = [r - p + o for r, p, o in zip(reach, a["pads"][rank:], extra, strict=True)]
-    return e.op("ConvTranspose", x, e.const(np.ascontiguousarray(own, np.float32)), strides=list(a["strides"]),
-                pads=[*begins, *ends], output_padding=extra, dilations=list(a["dilations"]), group=group)
+    w = e.const(np.ascontiguousarray(own, np.float32))
+    return [
+        e.op("ConvTranspose", x, w, strides=list(a["strides"]), pads=[*begins, *ends], output_padding=extra,
+             dilations=list(a["dilations"]), group=group)
+        for x in features
+    ]
 
 
 def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_zero: ir.Value) -> ir.Value:
@@ -87,23 +90,31 @@ def _acc16(e: Emitter) -> ir.Value:
     return accumulate16(e, _product, _integer_product, 0)
 
 
+def _acc_dual(e: Emitter) -> ir.Value:
+    return accumulate_dual(e, _product, _integer_product, 0)
+
+
 GEOMETRY = conv.GEOMETRY | {"channels": INT}
 WEIGHTS = (*conv.WEIGHTS, "ones")
 SCALED = (*WEIGHTS, "multiplier", "shift")
 RESIDUAL = (*SCALED, "residual", "residual_multiplier", "residual_shift")
-EQUATION = "acc = bias + sum (x - x_zp) * w over x with stride - 1 zeros between its elements;  "
+SPREAD = "over x with stride - 1 zeros between its elements"
+EQUATION = f"acc = bias + sum (x - x_zp) * w {SPREAD};  "
+DUAL_EQUATION = f"acc = bias + ((sum (x - x_zp) * w + 2^7) >> 8) {SPREAD};  "
 
 
-def _variants(prefix: str, acc: Callable[[Emitter], ir.Value]) -> tuple[IntegerOp, ...]:
+def _variants(prefix: str, acc: Callable[[Emitter], ir.Value], equation: str = EQUATION) -> tuple[IntegerOp, ...]:
     return (
         IntegerOp(f"{prefix}ConvTranspose", SCALED, GEOMETRY | OUTPUT_ATTRIBUTES, transposed,
-                  lambda e: emit_requantize(e, acc(e)), EQUATION + "y = clamp(y_zp + rescale(acc, m, s))"),
+                  lambda e: emit_requantize(e, acc(e)), equation + "y = clamp(y_zp + rescale(acc, m, s))"),
         IntegerOp(f"{prefix}ConvTransposeAdd", RESIDUAL, GEOMETRY | OUTPUT_ATTRIBUTES | {"residual_zero_point": INT},
                   transposed_add, lambda e: conv.emit_residual(e, acc(e)),
-                  EQUATION + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
+                  equation + "y = clamp(y_zp + ((rescale(acc, m, s-G) + rescale(r - r_zp, mr, sr-G) + 2^(G-1)) >> G))"),
         IntegerOp(f"{prefix}ConvTransposeTail", WEIGHTS, GEOMETRY, transposed_tail,
-                  lambda e: emit_saturate32(e, acc(e)), EQUATION + "y = clamp(acc, -2^31, 2^31 - 1)"),
+                  lambda e: emit_saturate32(e, acc(e)), equation + "y = clamp(acc, -2^31, 2^31 - 1)"),
     )
 
 
-TRANSPOSED_OPS = (*_variants("Int8", _acc8), *_variants("Int16", _acc16))
+TRANSPOSED_OPS = (
+    *_variants("Int8", _acc8), *_variants("Int16", _acc16), *_variants("DualInt16", _acc_dual, DUAL_EQUATION),
+)
