@@ -9,7 +9,6 @@ UNKNOWN_OPERATOR = "{op} runs in float on the CPU: ptqlab has no integer kernel 
 CONTROL = "the BPU runs a fixed list of operators; what depends on data at run time is for the CPU"
 LENGTH = "the length of its output depends on the data, and the BPU wants fixed shapes"
 RECURRENT = "it is not split into MatMul and vector operators yet, as the vendor's tool does"
-LOGIC = "it makes or reads bool tensors, which are never quantized; ptqlab has no bool operators on the BPU yet"
 INDICES = "it computes with indices, which are never quantized"
 FOLDED = "it is folded into constants or removed by the optimizer; what is left of it could not be"
 NO_KERNEL = "ptqlab has no integer kernel for it"
@@ -18,8 +17,7 @@ REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("If", "Loop", "Scan"), (CONTROL, "our definition")),
     **dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), (LENGTH, "our definition")),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (RECURRENT, "documented")),
-    **dict.fromkeys(("And", "Or", "Not", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN",
-                     "IsInf"), (LOGIC, "our definition")),
+    **dict.fromkeys(("IsNaN", "IsInf"), ("integers hold neither NaN nor Inf", "our definition")),
     **dict.fromkeys(("Shape", "Size", "Range", "ConstantOfShape", "Constant", "Dropout", "BatchNormalization"),
                     (FOLDED, "documented")),
     **dict.fromkeys(("OneHot", "ReverseSequence", "EyeLike", "Trilu"), (INDICES, "our definition")),

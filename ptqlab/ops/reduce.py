@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.ops.compare import BOOL_CAST, is_bool_cast
 from ptqlab.ops.conv import output_attributes, scaled_by
 from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.ops.pool import averages_something, mean_fits
@@ -74,6 +75,8 @@ def is_index_cast(node: ir.Node) -> bool:
 
 
 def cast_of(node: ir.Node) -> OpSpec:
+    if is_bool_cast(node):
+        return BOOL_CAST
     return INDEX_CAST if is_index_cast(node) else CAST
 
 
@@ -92,7 +95,7 @@ def _index(op_type: str) -> OpSpec:
 INDEX_CAST = OpSpec("Cast", Role.ACTIVE, Engine.VAE, features=(), fusable=True, plain_output=True, source="documented",
                     note="of an index: computed inside the ArgMax or ArgMin before it")
 CAST = OpSpec("Cast", Role.FLOAT, Engine.CPU, source="our definition",
-              note="Cast runs on the CPU: it changes between float and types that are never quantized; to int8, "
-                   "int16 or int32 behind an ArgMax or ArgMin it is part of them on the BPU")
+              note="Cast runs on the CPU: it changes between float and types that are never quantized; from "
+                   "bool to float32, and to int8, int16 or int32 behind an ArgMax or ArgMin, it runs on the BPU")
 SPECS = (*(_reduction(name) for name in ("ReduceSum", "ReduceMax", "ReduceMin")),
          *(_index(name) for name in ("ArgMax", "ArgMin")), CAST)

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from ptqlab.ops import (
     activation,
+    compare,
     conv,
     elementwise,
     floats,
@@ -33,6 +34,7 @@ OPERATORS: dict[str, OpSpec] = {
         *matmul.SPECS,
         *elementwise.SPECS,
         *select.SPECS,
+        *compare.SPECS,
         *activation.SPECS,
         *softmax.SPECS,
         *norm.SPECS,

@@ -41,7 +41,7 @@ def _node_row(
     decided, output = plan.nodes[name], first_output(node)
     threshold, tags = _threshold(node, decided, plan, calibration)
     granted = decided.granted
-    if decided.on_bpu and spec_of(node).role is Role.PASSIVE:
+    if decided.on_bpu and spec_of(node).role is Role.PASSIVE and output in plan.tensors:
         granted = plan.tensors[output].stored.value
     calibrated, quantized = measures.of("calibrated", output), measures.of("quantized", output)
     if calibrated is not None and calibrated.all_zero:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.graph import FloatGraph, outer_values
-from ptqlab.ops.reduce import index_cast
+from ptqlab.ops.reduce import index_cast, is_index_cast
 from ptqlab.ops.spec import Role
 from ptqlab.placement.asks import Asks
 from ptqlab.placement.capability import Verdict
@@ -109,7 +109,9 @@ def _is_anchor(walk: _Walk, node: ir.Node) -> bool:
     ask = walk.asks.of(str(node.name))
     named = ask.names_the_node or ask.on == "BPU"
     spec = walk.verdicts[str(node.name)].spec
-    return spec.is_tae or (spec.plain_output and not spec.native) or named or walk.asks.forces_tail
+    # an index that leaves in a type of the BPU is what the model was cut for there
+    index = spec.plain_output and (node.op_type in ("ArgMax", "ArgMin") or is_index_cast(node))
+    return spec.is_tae or index or named or walk.asks.forces_tail
 
 
 def _anchor_reach(walk: _Walk) -> tuple[dict[str, str], set[str]]:

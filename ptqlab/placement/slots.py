@@ -46,7 +46,7 @@ def make_slots(
         if group.main not in tails and not verdicts[group.main].spec.plain_output:
             held[group.output] = None
         main = graph.node(group.main)
-        if verdicts[group.main].spec.role is Role.PASSIVE:
+        if verdicts[group.main].spec.role is Role.PASSIVE and not verdicts[group.main].spec.plain_output:
             for out in main.outputs:
                 if out.name:
                     held[out.name] = None

@@ -26,7 +26,9 @@ def unbalanced(
         name = str(node.name)
         if not plan.nodes[name].on_bpu or spec_of(node).role is not Role.PASSIVE or len(node.inputs) < 2:
             continue
-        held = plan.tensors[plan.group_of(name).output]
+        held = plan.tensors.get(plan.group_of(name).output)
+        if held is None:  # bool tensors
+            continue
         threshold = thresholds[held.slot]
         step = threshold.value / held.stored.qmax
         poor = [

@@ -111,10 +111,11 @@ def classified(to: int | None, readers: int = 1, ask: dict[str, Ask] | None = No
 
 @pytest.mark.parametrize("to", [INT8, INT16, INT32])
 def test_argmax_with_a_cast_runs_on_the_bpu(to: int) -> None:
-    """Both nodes in one operator, the logits quantized; what is behind it on the CPU reads the type of the Cast."""
+    """Both nodes in one operator, the logits quantized; what is behind it reads the type of the Cast, on the CPU where
+    that is not int32."""
     made = classified(to)
     assert {n: made.plan.nodes[n].device.value for n in ("mm", "am", "cast", "neg0")} == {
-        "mm": "BPU", "am": "BPU", "cast": "BPU", "neg0": "CPU"}
+        "mm": "BPU", "am": "BPU", "cast": "BPU", "neg0": "BPU" if to == INT32 else "CPU"}
     assert made.plan.nodes["cast"].group == "am" and not made.plan.nodes["mm"].tail
     assert np.array_equal(made.outputs["y"], made.codes["l"].argmax(axis=-1))
     assert np.array_equal(made.outputs["z0"], -made.outputs["y"].astype(np.int64))
@@ -134,6 +135,6 @@ def test_argmax_on_the_cpu() -> None:
 
 def test_float_casts_stay_on_the_cpu() -> None:
     """A Cast that is not behind ArgMax says why."""
-    net = model([node("Cast", ["b"], "y", "cast", to=1)], [value("b", [3], onnx.TensorProto.BOOL)], [value("y", [3])])
+    net = model([node("Cast", ["i"], "y", "cast", to=1)], [value("i", [3], onnx.TensorProto.INT64)], [value("y", [3])])
     plan = place(optimize(load(net)), platform("nash-e"), Asks())
     assert "never quantized" in plan.nodes["cast"].reason

@@ -36,10 +36,10 @@ def test_a_tail_has_the_type_of_its_platform(march: str, word: str, tmp_path: Pa
 
 
 def test_nodes_of_the_cpu(tmp_path: Path) -> None:
-    """No segment, no threshold, float32, the ONNX type of an integer result, and a reason."""
+    """No segment, no threshold, float32, the ONNX type of what is no number of the BPU, and a reason."""
     found = rows("integers_and_bools", tmp_path)
     greater, cast = found["greater"], found["cast"]
-    assert (greater.on, greater.subgraph, greater.threshold, greater.granted) == ("CPU", "--", None, "float32")
+    assert (cast.on, cast.subgraph, cast.threshold, cast.granted) == ("CPU", "--", None, "float32")
     assert (greater.output_data_type, cast.output_data_type) == ("bool", "int32")
     assert all(r.reason.strip() for r in found.values())
 

@@ -1,5 +1,6 @@
 """The integer operators of the BPU: one explicit table."""
 from ptqlab.ops.integer.boundary import BOUNDARY_OPS
+from ptqlab.ops.integer.compare import COMPARE_OPS
 from ptqlab.ops.integer.conv import CONV_OPS
 from ptqlab.ops.integer.elementwise import ELEMENTWISE_OPS
 from ptqlab.ops.integer.image import IMAGE_OPS
@@ -25,6 +26,7 @@ INTEGER_OPS: dict[str, IntegerOp] = {
         *PRODUCT_OPS,
         *ELEMENTWISE_OPS,
         *SELECT_OPS,
+        *COMPARE_OPS,
         *RESIZE_OPS,
         *REDUCE_OPS,
         *POOL_OPS,

@@ -111,11 +111,15 @@ def identity(attrs: Mapping[str, Any], x: np.ndarray) -> np.ndarray:
     return x
 
 
-# on int32 tensors of the model; sums and products that leave 32 bits wrap around
+# on int32 and bool tensors of the model; sums and products that leave 32 bits wrap around
 NATIVE: dict[str, Callable[..., np.ndarray]] = {
     "Add": lambda attrs, a, b: a + b,
     "Sub": lambda attrs, a, b: a - b,
     "Mul": lambda attrs, a, b: a * b,
+    "And": lambda attrs, a, b: a & b,
+    "Or": lambda attrs, a, b: a | b,
+    "Xor": lambda attrs, a, b: a ^ b,
+    "Not": lambda attrs, a: ~a,
     "Neg": lambda attrs, a: -a,
     "Abs": lambda attrs, a: np.abs(a),
     "Max": lambda attrs, *operands: functools.reduce(np.maximum, operands),
