@@ -76,7 +76,9 @@ class Effects:
         heads = {label: self._head(choice) for label, choice in choices.items()}
         tasks: dict[str, _Task | None] = {}
         needed = [n for h in heads.values() if h for n in h.sides]
-        behind = {label: tuple(self.cuts.behind(h.end)) if h and h.end else () for label, h in heads.items()}
+        ends = {h.end for h in heads.values() if h is not None}
+        chains = {end: tuple(self.cuts.behind(end)) if end else () for end in ends}
+        behind = {label: chains[h.end] if h else () for label, h in heads.items()}
         needed += [n for pieces in behind.values() for piece in pieces for n in piece.sides]
         inputs = {str(v.name) for v in self.graph.inputs}
         computed = [n for n in dict.fromkeys((*needed, *self.outputs)) if n not in inputs]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -296,6 +297,12 @@ def _constant(view: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     return value
 
 
+@cache
+def _function() -> ir.Function:
+    """One body for all partial models: making it costs as much as a small piece."""
+    return calibration_function()
+
+
 def partial_model(
     network: Network, chosen: Mapping[str, Quantizer], inputs: Collection[str] = (), outputs: Collection[str] = ()
 ) -> ir.Model:
@@ -307,7 +314,7 @@ def partial_model(
     put_back(view, network, chosen)
     model = ir.Model(view, ir_version=network.graph.model.ir_version)
     if any(_is_quantizer(n) for n in view):
-        function = calibration_function()
+        function = _function()
         model.functions[function.identifier()] = function
         view.opset_imports[DOMAIN] = 1
     return model
