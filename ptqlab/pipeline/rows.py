@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.arith.formats import QType
 from ptqlab.arith.metrics import Agreement
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.spec import Role
@@ -41,8 +42,11 @@ def _node_row(
     decided, output = plan.nodes[name], first_output(node)
     threshold, tags = _threshold(node, decided, plan, calibration)
     granted = decided.granted
-    if decided.on_bpu and spec_of(node).role is Role.PASSIVE and output in plan.tensors:
-        granted = plan.tensors[output].stored.value
+    spec = spec_of(node)
+    if decided.on_bpu and output in plan.tensors and (spec.role is Role.PASSIVE or spec.features == ()):
+        granted = plan.tensors[output].stored.value  # it reads no activation of its own type
+    elif decided.on_bpu and spec.plain_output and spec.features == ():
+        granted = str(graph.dtype(output))
     calibrated, quantized = measures.of("calibrated", output), measures.of("quantized", output)
     if calibrated is not None and calibrated.all_zero:
         tags = tuple(dict.fromkeys((*tags, "all-zero")))
@@ -86,6 +90,8 @@ def _data_type(graph: FloatGraph, node: ir.Node, decided: NodePlan, plan: Plan, 
     if decided.on_bpu and written in plan.tensors:
         return plan.tensors[written].stored.word
     dtype = graph.dtype(written)
+    if decided.on_bpu and str(dtype) in {t.value for t in QType}:
+        return QType(str(dtype)).word
     return "f32" if dtype == np.float32 else str(dtype)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from core_models import EDGES
+from models import init, model, node, random, value
 from small import compiled
 
 
@@ -42,6 +43,22 @@ def test_nodes_of_the_cpu(tmp_path: Path) -> None:
     assert (cast.on, cast.subgraph, cast.threshold, cast.granted) == ("CPU", "--", None, "float32")
     assert (greater.output_data_type, cast.output_data_type) == ("bool", "int32")
     assert all(r.reason.strip() for r in found.values())
+
+
+def test_nodes_of_the_bpu_that_read_no_activation(tmp_path: Path) -> None:
+    """Indices, bools and integers of the model have types of their own; a bool as numbers has that of its readers."""
+    nodes = [node("MatMul", ["x", "w"], "l", "mm"), node("ArgMax", ["l"], "i", "am", axis=1),
+             node("Cast", ["i"], "c", "cast", to=5), node("Mul", ["k", "k"], "q", "square"),
+             node("Greater", ["x", "x"], "g", "greater"), node("Not", ["g"], "n", "not"),
+             node("Cast", ["n"], "m", "numbers", to=1), node("MatMul", ["m", "w"], "y", "mm2")]
+    net = model(nodes, [value("x", [2, 3]), value("k", [2], 6)],
+                [value("c", None, 5), value("q", [2], 6), value("y", None)], [init("w", random(3, 4))])
+    feeds = {"x": random(2, 3), "k": np.array([3, -4], np.int32)}
+    run = compiled(net, feeds, tmp_path, quant_config={"op_config": {"MatMul": {"qtype": "int16"}}})
+    found = {row.node: row for row in run.record.nodes}
+    assert {n: (found[n].granted, found[n].output_data_type) for n in ("am", "cast", "square", "not", "numbers")} == {
+        "am": ("int8", "si16"), "cast": ("int16", "si16"), "square": ("int32", "si32"), "not": ("bool", "bool"),
+        "numbers": ("int16", "si16")}
 
 
 def test_a_passive_node_shows_the_type_it_moves(tmp_path: Path) -> None:
