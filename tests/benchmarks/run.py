@@ -6,9 +6,10 @@ Every figure is CPU time divided by that of one float inference in onnxruntime (
 spinning), measured in the same process, medians of interleaved runs. Each net runs in a process of its own, so that
 its peak memory can be told. Nothing here asserts a time; machines differ, ratios hardly do.
 """
+
 from __future__ import annotations
 
-import resource
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,7 @@ NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "mobilenet_v2": nets.mobilenet_v2_structure,
 }
 SAMPLES = 16
-MIB = 1 << 20
+COMPILE_ONLY = "--compile-only"
 
 
 def cpu(work: Callable[[], object]) -> float:
@@ -56,31 +57,27 @@ def interleaved(works: Mapping[str, Callable[[], object]], rounds: int = 9) -> d
     return {name: median(values) for name, values in times.items()}
 
 
-def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
-
-
 def bench(name: str) -> None:
     model = NETS[name]()
-    random = np.random.default_rng(0)
-    samples = [{"input": random.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in range(SAMPLES)]
+    samples = random_samples()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.onnx"
         onnx.save(model, path)
         del model
         warm_up(path, samples[0], folder)
-        before = peak_mib()
         compile_time = cpu(lambda: whole_path(path, samples, folder))
-        grown = peak_mib() - before
+        peak = compile_peak(path)
         quantized = read_quantized(Path(folder) / "model.hbm").quantized
         plain = session(path)
         fast = FastExecutor(quantized)
         calibrated = session(Path(folder) / "model_calibrated_model.onnx")
-        times = interleaved({
-            "float": lambda: plain.run(None, samples[0]),
-            "simulate": lambda: fast.run(samples[0]),
-            "calibrated": lambda: calibrated.run(None, samples[0]),
-        })
+        times = interleaved(
+            {
+                "float": lambda: plain.run(None, samples[0]),
+                "simulate": lambda: fast.run(samples[0]),
+                "calibrated": lambda: calibrated.run(None, samples[0]),
+            }
+        )
         calibration = median(cpu(lambda: calibrate_alone(path, samples)) for _ in range(3))
     base = times["float"]
     run = base * SAMPLES
@@ -92,7 +89,32 @@ def bench(name: str) -> None:
     )
     print(f"  calibrated model, one inference      {times['calibrated'] / base:5.2f} x")
     print(f"  bit-exact simulation, one inference  {times['simulate'] / base:5.2f} x")
-    print(f"  peak memory {peak_mib():.0f} MiB in all; compile added {grown:.0f} MiB", flush=True)
+    print(f"  peak memory of a process that only compiles {peak}", flush=True)
+
+
+def compile_peak(path: Path) -> str:
+    """Peak memory of a fresh process that compiles the model with the samples of this benchmark."""
+    child = subprocess.run(
+        [sys.executable, "-m", "benchmarks.run", COMPILE_ONLY, str(path)], check=True, capture_output=True, text=True
+    )
+    return child.stdout.strip()
+
+
+def compile_only(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole_path(path, random_samples(), folder)
+    print(f"{high_water_mark()} MiB")
+
+
+def high_water_mark() -> int:
+    """Peak resident memory of this process in MiB; getrusage would count what the parent held before exec, too."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) // 1024
+
+
+def random_samples() -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(0)
+    return [{"input": random.standard_normal((1, 3, 224, 224)).astype(np.float32)} for _ in range(SAMPLES)]
 
 
 def warm_up(path: Path, sample: dict[str, np.ndarray], folder: str) -> None:
@@ -102,7 +124,10 @@ def warm_up(path: Path, sample: dict[str, np.ndarray], folder: str) -> None:
 
 def whole_path(path: Path, samples: list[dict[str, np.ndarray]], folder: str) -> ptqlab.CompileResult:
     return ptqlab.compile(
-        model=str(path), march="nash-e", working_dir=folder, progress=False,
+        model=str(path),
+        march="nash-e",
+        working_dir=folder,
+        progress=False,
         calibration_data={"input": [s["input"] for s in samples]},
         quant_config={"model_config": {"activation": {"calibration_type": "max"}}},
     )
@@ -114,6 +139,9 @@ def calibrate_alone(path: Path, samples: list[dict[str, np.ndarray]]) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:2] == [COMPILE_ONLY]:
+        compile_only(Path(sys.argv[2]))
+        return 0
     wanted = sys.argv[1:] or list(NETS)
     if len(wanted) == 1:
         bench(wanted[0])
