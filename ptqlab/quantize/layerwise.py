@@ -22,22 +22,17 @@ import numpy as np
 from ptqlab.arith.metrics import METRICS, Agreement, Metric
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
-from ptqlab.ops.spec import Role
-from ptqlab.ops.table import spec_of
+from ptqlab.ops.spec import Encoding
+from ptqlab.quantize.effects import pooled, race
 from ptqlab.quantize.options import SlotOptions
-from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
-from ptqlab.quantize.pieces import Head, Map, piece_model, quantizer_names
+from ptqlab.quantize.parallel import Sample, SampleSet, ordered
 from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.store import Kept, Store, digest_of, model_digest
-from ptqlab.quantize.trial import numbers_of
 from ptqlab.stages.calibration import Calibration, Threshold, encoding
 from ptqlab.stages.plan import Plan
 
 CLEAR = 3.0
 FIRST_DROP = 6
-NAMES = quantizer_names("piece")
-
-Alive = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -55,68 +50,6 @@ class Choice:
 
     def to_dict(self) -> dict[str, Any]:
         return {"slot": self.slot, "chosen": self.chosen, "scores": dict(self.scores), "dropped": dict(self.dropped)}
-
-
-def entries_of(graph: FloatGraph, plan: Plan) -> dict[str, list[str]]:
-    """Slot -> its tensors whose values are rounded where they are made (all but what movers pass on)."""
-    moved = {
-        str(o.name) for g in plan.groups.values() if spec_of(graph.node(g.main)).role is Role.PASSIVE
-        for o in graph.node(g.main).outputs
-    }
-    entries: dict[str, list[str]] = {}
-    for tensor in plan.tensors.values():
-        if tensor.name not in moved:
-            entries.setdefault(tensor.slot, []).append(tensor.name)
-    return entries
-
-
-def quantized_readers(graph: FloatGraph, plan: Plan, tensor: str) -> list[str]:
-    """Nodes that read a held tensor as the BPU holds it: those on the BPU, and all of them if the BPU made it."""
-    producer = graph.producer(tensor)
-    made = producer is not None and plan.nodes[str(producer.name)].on_bpu
-    return [str(n.name) for n in graph.consumers(tensor) if made or plan.nodes[str(n.name)].on_bpu]
-
-
-@dataclass(frozen=True)
-class _Task:
-    """One slot: where it starts, what runs, the pieces behind, and the numbers of each candidate."""
-
-    head: Head
-    run: PortableSession
-    behind: tuple[tuple[Head, PortableSession], ...]
-    numbers: tuple[dict[str, np.ndarray], ...]
-
-
-class _Job:
-    """For one sample and the candidates in the race: how near the outputs come to the float model's."""
-
-    def __init__(self, graph: FloatGraph, cuts: Map, tasks: Mapping[str, _Task]) -> None:
-        self.tasks = dict(tasks)
-        self.outputs = cuts.outputs
-        inputs = {str(v.name) for v in graph.inputs}
-        heads = [h for t in tasks.values() for h in (t.head, *(piece for piece, _ in t.behind))]
-        needed = [n for h in heads for n in h.sides] + [n for t in tasks.values() for n in t.head.entries]
-        self.computed = [n for n in dict.fromkeys((*needed, *self.outputs)) if n not in inputs]
-        self.float = PortableSession(graph.model, self.computed)
-
-    def __call__(self, item: tuple[Sample, Alive]) -> dict[str, dict[int, list[Agreement]]]:
-        sample, alive = item
-        known = dict(sample) | dict(zip(self.computed, self.float.run(None, sample), strict=True))
-        return {slot: {i: self._one(self.tasks[slot], known, i) for i in indices} for slot, indices in alive.items()}
-
-    def _one(self, task: _Task, known: Mapping[str, np.ndarray], index: int) -> list[Agreement]:
-        feeds = {n: known[n] for n in (*task.head.entries, *task.head.sides)} | task.numbers[index]
-        made = dict(zip(task.head.results, task.run.run(None, feeds), strict=True))
-        for piece, runner in task.behind:
-            feeds = {n: known[n] for n in piece.sides} | {e: made[e] for e in piece.entries}
-            made |= zip(piece.results, runner.run(None, feeds), strict=True)
-        return [_agreement(known[o], made.get(o, known[o])) for o in self.outputs]
-
-
-def _agreement(truth: np.ndarray, got: np.ndarray) -> Agreement:
-    agreement = Agreement()
-    agreement.add(truth, got, distances=True)
-    return agreement
 
 
 class _Shuffled:
@@ -142,27 +75,15 @@ class Search:
     def __init__(self, graph: FloatGraph, plan: Plan, recipe: Recipe, options: Mapping[str, SlotOptions]) -> None:
         self.graph = graph
         self.metric = METRICS[recipe.metric]
-        cuts = Map(graph)
-        entries = entries_of(graph, plan)
-        pieces: dict[Head, PortableSession] = {}
+        encodings: dict[str, list[Encoding]] = {}
         self.candidates: dict[str, tuple[Threshold, ...]] = {}
-        tasks: dict[str, _Task] = {}
         for slot, choice in options.items():
-            if len(choice.distinct) < 2 or slot not in entries:
-                continue
-            self.candidates[slot] = choice.distinct
-            head = cuts.head(entries[slot])
-            quantized = {e: quantized_readers(graph, plan, e) for e in entries[slot]}
-            behind = cuts.behind(head.end) if head.end else []
-            qtype = recipe.slots[slot].qtype
-            for piece in behind:
-                if piece not in pieces:
-                    pieces[piece] = PortableSession(piece_model(graph, piece))
-            tasks[slot] = _Task(
-                head, PortableSession(piece_model(graph, head, quantized)), tuple((p, pieces[p]) for p in behind),
-                tuple(numbers_of(NAMES, encoding(t.value, t.bounds, qtype)) for t in choice.distinct),
-            )
-        self.job = _Job(graph, cuts, tasks)
+            if len(choice.distinct) > 1:
+                self.candidates[slot] = choice.distinct
+                qtype = recipe.slots[slot].qtype
+                encodings[slot] = [encoding(t.value, t.bounds, qtype) for t in choice.distinct]
+        self.job = race(graph, plan, encodings)
+        self.candidates = {slot: c for slot, c in self.candidates.items() if slot in self.job.tasks}
 
     def run(
         self, samples: SampleSet, total: int, watch: Watch, executor: Executor | None = None,
@@ -223,15 +144,6 @@ class Search:
 def _plain(found: Mapping[str, Mapping[int, list[Agreement]]]) -> dict[str, dict[str, list[Any]]]:
     """What a job found, as JSON holds it."""
     return {slot: {str(i): [astuple(a) for a in outputs] for i, outputs in c.items()} for slot, c in found.items()}
-
-
-def pooled(agreements: Sequence[list[Agreement]]) -> list[Agreement]:
-    """Agreements of the outputs over all samples."""
-    sums = [Agreement() for _ in agreements[0]]
-    for one in agreements:
-        for total, more in zip(sums, one, strict=True):
-            total.merge(more)
-    return sums
 
 
 def _rounds(total: int, single: bool) -> Iterator[int]:

@@ -16,7 +16,9 @@ from ptqlab.events import Watch
 from ptqlab.graph import session
 from ptqlab.quantize import layerwise as module
 from ptqlab.quantize.calibrate import calibrate
-from ptqlab.quantize.layerwise import Search, entries_of, quantized_readers
+from ptqlab.quantize.effects import entries_of, quantized_readers
+from ptqlab.quantize.layerwise import Search
+from ptqlab.quantize.pieces import Map, piece_model
 from ptqlab.stages.calibration import Threshold, encoding
 
 LISTS = {"activation": {"calibration_type": ["max", "kl", "mse"]}}
@@ -36,7 +38,7 @@ def definition(slot: str, threshold: Threshold, metric: str, count: int) -> floa
         else:
             model = graph.model.clone()
             value = next(o for n in model.graph for o in n.outputs if o.name == slot)
-            feed = module.piece_model(graph, module.Map(graph, 1).head([slot]))
+            feed = piece_model(graph, Map(graph, 1).head([slot]))
             x = session(graph.model, outputs=[str(value.name)]).run(None, sample)[0]
             sides = {n.name: session(graph.model, outputs=[str(n.name)]).run(None, sample)[0]
                      for n in feed.graph.inputs if n.name != slot and n.name not in sample}
