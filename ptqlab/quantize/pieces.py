@@ -79,8 +79,9 @@ class Map:
         """The head of a slot whose values are made in `entries`."""
         reached = self._reached(entries)
         names = {str(v.name) for v in reached}
-        latest = max((self._made(e) for e in entries), default=-1)
-        end = next((c for c in self.cuts if c.tensor in names - set(entries) and c.position > latest), None)
+        # an input of the model does not count as live at a cut, so a cut is no end before its last reader
+        latest = max((max(self._made(e), self._last_reader(e)) for e in entries), default=-1)
+        end = next((c for c in self.cuts if c.tensor in names - set(entries) and c.position >= latest), None)
         limit = len(self.nodes) if end is None else end.position
         changed = {*names, *entries}
         outputs = tuple(o for o in self.outputs if o in changed and self._made(o) <= limit)
@@ -89,6 +90,13 @@ class Map:
     def _made(self, tensor: str) -> int:
         """Number of the node that makes a tensor; -1 for inputs of the model."""
         return self.position.get(self.graph.values[tensor], -1)
+
+    def _last_reader(self, tensor: str) -> int:
+        """Number of the last node that reads an input of the model; -1 for other tensors."""
+        value = self.graph.values[tensor]
+        if value in self.position:
+            return -1
+        return max((i for i, values in enumerate(self.reads) if value in values), default=-1)
 
     def _reached(self, entries: Iterable[str]) -> set[ir.Value]:
         """Tensors that depend on `entries`, those left out."""

@@ -21,7 +21,7 @@ from ptqlab.quantize.layerwise import Search
 from ptqlab.quantize.pieces import Map, piece_model
 from ptqlab.stages.calibration import Threshold, encoding
 
-LISTS = {"activation": {"calibration_type": ["max", "kl", "mse"]}}
+LISTS = {"activation": {"calibration_type": ["max", "kl", "mse"], "max_percentile": [1.0, 0.99]}}
 
 
 def definition(slot: str, threshold: Threshold, metric: str, count: int) -> float:
