@@ -16,6 +16,7 @@ from ptqlab.passes.contract import ReplaceEinsum, SplitGemm
 from ptqlab.passes.eliminate import MergeReshapes, MergeTransposes, RemoveDeadNodes, RemoveNoOps
 from ptqlab.passes.fold import ConstantsToInitializers, FoldConstants, FoldShapes
 from ptqlab.passes.fuse import FuseAffine, FuseMatMulBias, FusePad
+from ptqlab.passes.patterns import FuseHardActivation, FuseNormalization, FuseSoftmax
 from ptqlab.passes.replace import (
     ReplaceArithmetic,
     ReplaceFlatten,
@@ -36,17 +37,20 @@ PIPELINE: tuple[tuple[str, tuple[Pass, ...]], ...] = (
     # one spelling, so that fusing knows one pattern each; pads and factors then go into the weights
     ("fuse", (ReplaceEinsum(), UnifyGemm(), SplitGemm(), FuseMatMulBias(), FusePad(), FuseAffine(), RemoveDeadNodes())),
     # what is still there in a form the BPU does not have; after fusing, which wants BatchNormalization whole.
-    # Deeper patterns (LayerNormalization, Gelu, HardSwish, Softmax written out) belong here, before arithmetic
-    # is respelled.
+    # Clip in one spelling, then patterns, so that they need not know every spelling of arithmetic.
     (
         "replace",
         (
             SplitBatchNormalization(),
             UnifyClip(),
+            FuseNormalization(),
+            FuseSoftmax(),
+            FuseHardActivation(),
             ReplaceArithmetic(),
             ReplaceFlatten(),
             ReplaceReduceMean(),
             RemoveNoOps(),
+            MergeTransposes(),
             MergeReshapes(),
             RemoveDeadNodes(),
         ),
