@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import ptqlab
 from chromium import BROWSER_MARKS, CHROMIUM, FLAGS, expect, sync_playwright
+
+import ptqlab
 from ptqlab.examples import digits
 
 pytestmark = BROWSER_MARKS
