@@ -12,6 +12,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize.balance import unbalanced
 from ptqlab.quantize.correction import judge
+from ptqlab.quantize.diagnosis import diagnose
 from ptqlab.quantize.encode import is_weighted
 from ptqlab.quantize.layerwise import layerwise
 from ptqlab.quantize.methods import Method
@@ -95,7 +96,8 @@ def calibrate(
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     uneven = unbalanced(graph, plan, found.thresholds, statistics.seen)
-    found = replace(found, findings=(*found.findings, *_large(graph, plan, found), *uneven))
+    noticed = diagnose(graph, plan, recipe, statistics, found.thresholds)
+    found = replace(found, findings=(*found.findings, *_large(graph, plan, found), *uneven, *noticed))
     return found.verify()
 
 

@@ -20,14 +20,19 @@ from ptqlab.quantize.observe import Observer, Seen
 from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
 from ptqlab.quantize.store import Store, digest_of, model_digest
 
-FORMAT = 1
+FORMAT = 2
+# samples that tell how far each channel reaches: outlier channels are a property of the network
+CHANNEL_SAMPLES = 2
+# fewer values of a channel say nothing of how far it reaches
+SMALLEST_CHANNEL = 16
 
 
 @dataclass
 class Statistics:
     """What one pass over the samples keeps.
 
-    seen     tensor -> what was seen of it
+    seen      tensor -> what was seen of it
+    channels  tensor -> largest |x| of each channel, of the first CHANNEL_SAMPLES samples
     means    node with weights -> one array per sample, in their order (see `quantize.means`)
     samples  number of samples
     """
@@ -35,6 +40,7 @@ class Statistics:
     seen: dict[str, Seen]
     means: dict[str, list[np.ndarray]] = field(default_factory=dict)
     samples: int = 0
+    channels: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, bins: Mapping[str, int]) -> Statistics:
@@ -46,6 +52,8 @@ class Statistics:
             self.seen[tensor].merge(seen)
         for name, arrays in later.means.items():
             self.means.setdefault(name, []).extend(arrays)
+        for tensor, largest in later.channels.items():
+            self.channels[tensor] = np.maximum(self.channels[tensor], largest) if tensor in self.channels else largest
         self.samples += later.samples
 
 
@@ -77,7 +85,13 @@ class Pass:
         arrays = dict(zip(names, self.runner.run(names, sample), strict=True)) if self.runner and names else {}
         for tensor, seen in into.seen.items():
             values = arrays[tensor] if tensor in arrays else sample[tensor]
-            seen.add(index, without_masks(values, self.masked[tensor]) if tensor in self.masked else values)
+            if tensor in self.masked:
+                values = without_masks(values, self.masked[tensor])
+            seen.add(index, values)
+            if index < CHANNEL_SAMPLES and values.size >= SMALLEST_CHANNEL * channels_of(values):
+                largest = channel_largest(values)
+                known = into.channels.get(tensor, largest)
+                into.channels[tensor] = np.maximum(known, largest)
         if means:
             for name, reach in self.reaches.items():
                 feature = self.features[name]
@@ -172,7 +186,11 @@ def packed(statistics: Statistics, digests: Sequence[str]) -> bytes:
             halves.append([numbers, counts])
         tensors.append({"name": name, "halves": halves})
     means = {name: [keep(a) for a in kept] for name, kept in statistics.means.items()}
-    about = {"samples": statistics.samples, "digests": list(digests), "tensors": tensors, "means": means}
+    channels = {name: keep(a) for name, a in statistics.channels.items()}
+    about = {
+        "samples": statistics.samples, "digests": list(digests), "tensors": tensors, "means": means,
+        "channels": channels,
+    }
     buffer = io.BytesIO()
     np.savez(buffer, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
@@ -185,11 +203,27 @@ def unpacked(data: bytes) -> tuple[Statistics, list[str]] | None:
             about = json.loads(file["about"].tobytes())
             seen = {t["name"]: Seen(*(_observer(half, file) for half in t["halves"])) for t in about["tensors"]}
             means = {name: [file[a] for a in kept] for name, kept in about["means"].items()}
-        statistics = Statistics(seen, means, int(about["samples"]))
+            channels = {name: file[a] for name, a in about["channels"].items()}
+        statistics = Statistics(seen, means, int(about["samples"]), channels)
         digests = [str(d) for d in about["digests"]]
     except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile):
         return None
     return (statistics, digests) if len(digests) == statistics.samples else None
+
+
+def channel_axis_of(values: np.ndarray) -> int:
+    """Axis of the channels: 1 for feature maps, the last for sequences and rows."""
+    return 1 if values.ndim >= 4 else values.ndim - 1
+
+
+def channels_of(values: np.ndarray) -> int:
+    return int(values.shape[channel_axis_of(values)]) if values.ndim >= 2 else values.size + 1
+
+
+def channel_largest(values: np.ndarray) -> np.ndarray:
+    """max |x| of each channel."""
+    others = tuple(a for a in range(values.ndim) if a != channel_axis_of(values))
+    return np.maximum(values.max(axis=others), -values.min(axis=others))
 
 
 def _observer(half: list[Any], file: Mapping[str, np.ndarray]) -> Observer:
