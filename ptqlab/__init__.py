@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CheckResult": "ptqlab.result.shown",
     "CompileResult": "ptqlab.result.compiled",
+    "TuneResult": "ptqlab.result.tuning",
     "FastPerfResult": "ptqlab.result.shown",
     "Finding": "ptqlab.errors",
     "Problem": "ptqlab.errors",
@@ -34,15 +35,17 @@ _HOME = {
     "load_ipython_extension": "ptqlab.notebook.extension",
     "operators": "ptqlab.result.looks",
     "set_language": "ptqlab.report.words",
+    "tune": "ptqlab.result.tuning",
     "verify": "ptqlab.result.looks",
     "unload_ipython_extension": "ptqlab.notebook.extension",
 }
 
 __all__ = [
-    "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime", "__version__",
+    "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime", "TuneResult",
+    "__version__",
     "check", "compile", "estimate", "fast_perf", "infer", "info", "insert_transpose", "load",
     "load_ipython_extension", "operators",
-    "set_language", "unload_ipython_extension", "verify",
+    "set_language", "tune", "unload_ipython_extension", "verify",
 ]
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from ptqlab.result.compiled import CompileResult
     from ptqlab.result.looks import check, estimate, fast_perf, infer, info, operators, verify
     from ptqlab.result.shown import CheckResult, FastPerfResult
+    from ptqlab.result.tuning import TuneResult, tune
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from ptqlab.arith.rounding import fake_quantize
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.calibration_node import DOMAIN, NAME, calibration_function, calibration_node
+from ptqlab.quantize.calibrated import SLOT
 from ptqlab.stages.calibration import asymmetric
 
 Edge = tuple[str, int]
@@ -32,6 +33,7 @@ class Quantizer:
     kind        "activation", "weight" or "constant"
     scale       float32, shaped to broadcast against the tensor;  thresholds: as told, one per scale
     correction  for weights: (node, input, bias with the correction, bias without), None where biases are not corrected
+    slot        for activations: the tensor whose threshold it shares
     """
 
     name: str
@@ -45,6 +47,7 @@ class Quantizer:
     thresholds: np.ndarray
     axis: int = -1
     correction: tuple[str, int, np.ndarray, np.ndarray] | None = None
+    slot: str = ""
 
     @property
     def threshold(self) -> float:
@@ -218,7 +221,7 @@ def _quantizer(node: ir.Node, tensor: str) -> Quantizer:
     return Quantizer(
         str(node.name), a["kind"].as_string(), tensor, np.asarray(a["scales"].as_floats(), np.float32).reshape(shape),
         a["zero_point"].as_int(), a["low"].as_int(), a["high"].as_int(), a["bits"].as_int(),
-        np.asarray(a["thresholds"].as_floats(), np.float32), a["axis"].as_int(),
+        np.asarray(a["thresholds"].as_floats(), np.float32), a["axis"].as_int(), slot=node.metadata_props.get(SLOT, ""),
     )
 
 
