@@ -6,6 +6,7 @@ Everything a view shows comes from here, so that a saved record can be shown aga
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -120,7 +121,7 @@ class Record:
             "record_version": RECORD_VERSION,
             "findings": [f.to_dict() for f in self.findings],
         }
-        return json.dumps(data, indent=1, ensure_ascii=False)
+        return json.dumps(_writable(data), indent=1, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str, where: str = "record") -> Record:
@@ -143,8 +144,9 @@ class Record:
         known = {f.name for f in fields(cls)}
         plain = {k: v for k, v in data.items() if k in known}
         try:
-            plain["nodes"] = tuple(NodeRow(**{**row, "tags": tuple(row.get("tags", ()))}) for row in data["nodes"])
-            plain["outputs"] = tuple(OutputRow(**row) for row in data["outputs"])
+            rows = [_read(row, NODE_FIGURES) for row in data["nodes"]]
+            plain["nodes"] = tuple(NodeRow(**{**row, "tags": tuple(row.get("tags", ()))}) for row in rows)
+            plain["outputs"] = tuple(OutputRow(**_read(row, OUTPUT_FIGURES)) for row in data["outputs"])
             plain["findings"] = tuple(Finding.from_dict(f) for f in data["findings"])
             for key in ("inputs", "output_infos"):
                 plain[key] = tuple(TensorInfo(i["name"], i["dtype"], tuple(i["shape"])) for i in data[key])
@@ -157,3 +159,22 @@ class Record:
     @classmethod
     def load(cls, path: Path) -> Record:
         return cls.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
+# Infinity and NaN are no JSON: they are written as words, in figures that can be either.
+WORDS = ("inf", "-inf", "nan")
+NODE_FIGURES = ("threshold", "calibrated_cosine", "quantized_cosine")
+OUTPUT_FIGURES = ("calibrated_cosine", "quantized_cosine", "sqnr", "l1", "l2", "chebyshev")
+
+
+def _writable(value: Any) -> Any:
+    """The same data with floats that JSON does not have as words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {k: _writable(v) for k, v in value.items()}
+    return [_writable(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _read(row: Mapping[str, Any], figures: tuple[str, ...]) -> dict[str, Any]:
+    return {k: float(v) if k in figures and v in WORDS else v for k, v in row.items()}
