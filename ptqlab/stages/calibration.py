@@ -55,6 +55,17 @@ class Calibration:
     means: Mapping[str, np.ndarray] = field(default_factory=dict)
     answers: Mapping[str, Any] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """What the record of a run tells: method, samples, answers, and per tensor what was asked and given."""
+        tensors = {
+            slot: {
+                "threshold": t.value, "range": None if t.bounds is None else list(t.bounds), "asked": t.asked,
+                "granted": t.method, "reason": t.note, "clipped": t.clipped, "seen": [t.low, t.high],
+            }
+            for slot, t in self.thresholds.items()
+        }
+        return {"method": self.method, "samples": self.samples, **self.answers, "tensors": tensors}
+
     def verify(self) -> Calibration:
         for slot, t in self.thresholds.items():
             assert np.isfinite(t.value) and t.value > 0, f"slot {slot} has threshold {t.value}"
