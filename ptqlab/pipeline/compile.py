@@ -267,7 +267,7 @@ def _finish(
         samples=samples,
         settings=run.config.to_dict(),
         quant_config=run.config.calibration.quant.to_dict(),
-        calibration={"method": calibration.method, "samples": samples, **calibration.answers},
+        calibration=calibration.to_dict(),
         artifacts={k: work.path(k).name for k in keys},
         timings=run.timings,
         perf=figures,
