@@ -38,8 +38,12 @@ def _leaky(node: ir.Node, inputs: Sequence[np.ndarray]) -> np.ndarray:
     return np.where(inputs[0] < 0, attribute(node, "alpha", 0.01) * inputs[0], inputs[0])
 
 
-# functions with a table that are smooth, finite and defined everywhere: nothing composed of them is ever NaN
-CURVES = ("Elu", "Erf", "HardSwish", "Mish", "Selu", "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh")
+# functions that may be infinite, with which arithmetic could make a NaN: they end a composed function or stand alone
+ENDS = ("Exp", "Log", "Reciprocal")
+# functions with a table; all others are finite and defined everywhere, so that nothing composed of them is ever NaN
+CURVES = (
+    "Elu", "Erf", "HardSwish", "Mish", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Swish", "Tanh", *ENDS,
+)  # fmt: skip
 ARITHMETIC: dict[str, Member] = {
     "Abs": lambda node, x: np.abs(x[0]),
     "Add": lambda node, x: x[0] + x[1],
@@ -80,7 +84,9 @@ class Composed:
     def is_curve(self) -> bool:
         """Whether it is more than a chain of straight pieces: a table function, or a product of two computed ones."""
         return any(
-            n.op_type in CURVES or (n.op_type == "Mul" and not any(constant(v) is not None for v in n.inputs))
+            n.op_type in CURVES
+            or n.op_type in ENDS
+            or (n.op_type == "Mul" and not any(constant(v) is not None for v in n.inputs))
             for n in self.members
         )
 
@@ -130,9 +136,14 @@ def _next(open_ends: Mapping[ir.Value, None], members: Mapping[ir.Node, None], l
         node = value.producer()
         if node is None or node.graph is not last.graph or value.is_graph_output():
             continue
-        if all(user in members for user, _ in value.uses()) and _fits(node, last) and usable(node):
+        if all(user in members for user, _ in value.uses()) and _inner(node, last) and usable(node):
             return node
     return None
+
+
+def _inner(node: ir.Node, last: ir.Node) -> bool:
+    """Whether a node may stand in front of others."""
+    return node.op_type not in ENDS and _fits(node, last)
 
 
 def _fits(node: ir.Node, last: ir.Node) -> bool:

@@ -47,6 +47,9 @@ FORMS = {
     "mish": [
         node("Softplus", ["a"], "s", "s"), node("Tanh", ["s"], "t", "t"), node("Mul", ["t", "a"], "y", "m"),
     ],
+    "logarithm of a power": [
+        node("Mul", ["a", "a"], "q", "q"), node("Add", ["q", "half"], "p", "p"), node("Log", ["p"], "y", "l"),
+    ],
     "odd": [
         node("Neg", ["a"], "n", "n"), node("Abs", ["n"], "b", "b"), node("Pow", ["b", "two"], "q", "q"),
         node("LeakyRelu", ["n"], "l", "l", alpha=0.2), node("HardSigmoid", ["l"], "g", "g"),
@@ -92,9 +95,9 @@ def test_main_node_gives_the_name_and_the_others_say_so() -> None:
          ("y",)),
         # straight pieces need no table
         ([node("Mul", ["a", "two"], "t", "t"), node("Add", ["t", "one"], "y", "y")], ("y",)),
-        # not finite everywhere: Reciprocal, division by zero, a root
-        ([node("Sigmoid", ["a"], "s", "s"), node("Reciprocal", ["s"], "y", "y")], ("y",)),
-        ([node("Sigmoid", ["a"], "s", "s"), node("Pow", ["s", "half"], "y", "y")], ("y",)),
+        # not finite everywhere: nothing may follow a reciprocal, and a power of 1/2 has no negative operands
+        ([node("Reciprocal", ["a"], "s", "s"), node("Mul", ["s", "s"], "y", "y")], ("y",)),
+        ([node("Sub", ["a", "one"], "s", "s"), node("Pow", ["s", "half"], "y", "y")], ("y",)),
     ],
     ids=["read-outside", "gate", "straight", "reciprocal", "root"],
 )  # fmt: skip
