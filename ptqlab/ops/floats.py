@@ -29,8 +29,6 @@ REASONS: dict[str, tuple[str, str]] = {
                      "ConvInteger", "MatMulInteger"),
                     ("the model is quantized already; ptqlab quantizes float models", "our definition")),
     "TopK": ("the SPU of the BPU has it (documented); ptqlab does not model that unit yet", "documented"),
-    "GridSample": ("the AAE of the BPU has it (int8 features, int16 grid); ptqlab has no kernel for it yet",
-                   "our definition"),
     "DeformConv": ("a plug-in operator of the vendor's tool; ptqlab has no kernel for it", "documented"),
     "Div": ("by a constant it is a Mul, by a tensor a Reciprocal and a Mul; the optimizer could do neither here",
             "documented"),

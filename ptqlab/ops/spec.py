@@ -6,7 +6,7 @@ table, the tooltip in the grid and the line of the published operator table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -160,6 +160,7 @@ class OpSpec:
     engine      unit of the BPU
     features    indices of the inputs that are activations; None means all
     qtypes      types of its features on the BPU
+    fixed_types  input index -> the one type that this feature has, whatever is asked
     rules       what a node must keep to run on the BPU
     lower       how it becomes integer operators; None where it stays in float
     plain_output  what it writes is no activation but indices, in a type of their own
@@ -175,6 +176,7 @@ class OpSpec:
     engine: Engine
     features: tuple[int, ...] | None = None
     qtypes: tuple[QType, ...] = (QType.INT8, QType.INT16)
+    fixed_types: Mapping[int, QType] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     lower: Lower | None = None
     plain_output: bool = False

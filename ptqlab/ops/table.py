@@ -12,6 +12,7 @@ from ptqlab.ops import (
     elementwise,
     floats,
     gather,
+    grid_sample,
     layout,
     matmul,
     native,
@@ -42,6 +43,7 @@ OPERATORS: dict[str, OpSpec] = {
         *layout.SPECS,
         *gather.SPECS,
         *resize.SPECS,
+        *grid_sample.SPECS,
         *reduce.SPECS,
         *floats.SPECS,
     )

@@ -66,6 +66,8 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
     for index in spec.feature_indices(node):
         wanted = _wanted(node, spec, ask, index)
         granted, note, changed = grant_type(wanted, spec, platform)
+        if granted is not None and index in spec.fixed_types:
+            granted, note, changed = _fixed_type(wanted, index, spec, named=index in ask.inputs)
         if granted is None:
             return Verdict(spec, False, (None,) * len(node.inputs), "float32", changed, note)
         inputs[index] = granted
@@ -115,6 +117,14 @@ def _granted_word(spec: OpSpec, inputs: list[QType | None], weights: QType | Non
     if spec.is_tae and types == [QType.INT16, QType.INT8]:
         return "int16"
     return "/".join(sorted({t.value for t in types}) or ["int8"])
+
+
+def _fixed_type(wanted: str, index: int, spec: OpSpec, named: bool) -> tuple[QType, str, str]:
+    """The type of a feature that has only one; a request that names this input is told so."""
+    only = spec.fixed_types[index]
+    if not named or wanted == only:
+        return only, "", ""
+    return only, f"Input {index} of {spec.op_type} is {only.value} always: {only.value} is given.", "type-not-available"
 
 
 def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | None, str, str]:

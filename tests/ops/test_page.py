@@ -12,6 +12,7 @@ from ptqlab.ops import (
     elementwise,
     floats,
     gather,
+    grid_sample,
     layout,
     matmul,
     norm,
@@ -65,8 +66,8 @@ def test_operators_of_the_bpu_can_be_lowered() -> None:
 
 def test_no_operator_is_listed_twice() -> None:
     """A later entry would hide an earlier one: a reason for the CPU must leave when a kernel comes."""
-    families = (activation, compare, conv, elementwise, floats, gather, layout, matmul, norm, pool, reduce, resize,
-                select, softmax)
+    families = (activation, compare, conv, elementwise, floats, gather, grid_sample, layout, matmul, norm, pool,
+                reduce, resize, select, softmax)
     names = [spec.op_type for family in families for spec in family.SPECS]
     assert sorted(names) == sorted(OPERATORS)
 

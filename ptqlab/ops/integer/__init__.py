@@ -3,6 +3,7 @@ from ptqlab.ops.integer.boundary import BOUNDARY_OPS
 from ptqlab.ops.integer.compare import COMPARE_OPS
 from ptqlab.ops.integer.conv import CONV_OPS
 from ptqlab.ops.integer.elementwise import ELEMENTWISE_OPS
+from ptqlab.ops.integer.grid_sample import GRID_SAMPLE_OPS
 from ptqlab.ops.integer.image import IMAGE_OPS
 from ptqlab.ops.integer.matmul import MATMUL_OPS
 from ptqlab.ops.integer.norm import NORM_OPS
@@ -28,6 +29,7 @@ INTEGER_OPS: dict[str, IntegerOp] = {
         *SELECT_OPS,
         *COMPARE_OPS,
         *RESIZE_OPS,
+        *GRID_SAMPLE_OPS,
         *REDUCE_OPS,
         *POOL_OPS,
         *TABLE_OPS,
