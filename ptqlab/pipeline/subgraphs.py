@@ -21,18 +21,9 @@ def memberships(graph: FloatGraph, quant: QuantConfig) -> dict[str, list[str]]:
 
 
 def members(graph: FloatGraph, subgraph: Subgraph) -> set[str]:
-    """Nodes on a way from one of `inputs` to one of `outputs`; names are those of nodes or tensors.
-
-    Without `inputs` everything before `outputs` counts, without `outputs` everything behind `inputs`.
-    """
-    forward = (
-        _reach(_nodes(graph, subgraph.inputs, readers=True), lambda n: _successors(graph, n))
-        if subgraph.inputs
-        else None
-    )
-    backward = _reach(_nodes(graph, subgraph.outputs, readers=False), _predecessors) if subgraph.outputs else None
-    everything = {str(n.name) for n in graph.nodes}
-    return (everything if forward is None else forward) & (everything if backward is None else backward)
+    """Nodes on a way from one of `inputs` to one of `outputs`; names are those of nodes or tensors."""
+    forward = _reach(_nodes(graph, subgraph.inputs, readers=True), lambda n: _successors(graph, n))
+    return forward & _reach(_nodes(graph, subgraph.outputs, readers=False), _predecessors)
 
 
 def _nodes(graph: FloatGraph, names: Iterable[str], readers: bool) -> list[ir.Node]:
