@@ -2,7 +2,7 @@
 of a function of one tensor that is written out, such as Gelu or Swish."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import onnx_ir as ir
 
@@ -12,13 +12,10 @@ from ptqlab.ops.elementwise import clip_bounds, same_shape_as_output
 from ptqlab.ops.node import constant, has_weights, shape
 from ptqlab.ops.reduce import index_cast
 from ptqlab.ops.table import spec_of
-from ptqlab.placement.capability import Verdict
 from ptqlab.stages.plan import Group
 
 
-def make_groups(
-    graph: FloatGraph, on_bpu: Collection[str], tails: Collection[str], verdicts: Mapping[str, Verdict]
-) -> dict[str, Group]:
+def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[str]) -> dict[str, Group]:
     """Group of every BPU node, keyed by main node; nodes that are alone have a group of their own."""
     taken: set[str] = set()
     groups: dict[str, Group] = {}
@@ -31,7 +28,7 @@ def make_groups(
             taken.update(group.members)
     for node in reversed(graph.nodes):
         if str(node.name) in on_bpu and str(node.name) not in taken:
-            function = _function(node, on_bpu, taken, verdicts)
+            function = _function(node, on_bpu, taken)
             if function is not None:
                 groups[function.main] = function
                 taken.update(function.members)
@@ -48,17 +45,10 @@ def make_groups(
     return dict(sorted(groups.items(), key=lambda item: max(order[m] for m in item[1].members)))
 
 
-def _function(
-    last: ir.Node, on_bpu: Collection[str], taken: Collection[str], verdicts: Mapping[str, Verdict]
-) -> Group | None:
-    """The largest curve that ends with a node, of nodes that were all granted the same type."""
-
-    def types(node: ir.Node) -> set[object]:
-        return {t for t in verdicts[str(node.name)].inputs if t is not None}
-
-    wanted = types(last)
-    found = largest(last, lambda n: (name := str(n.name)) in on_bpu and name not in taken and types(n) == wanted)
-    if found is None or not found.is_curve or len(wanted) != 1:
+def _function(last: ir.Node, on_bpu: Collection[str], taken: Collection[str]) -> Group | None:
+    """The largest curve that ends with a node, of nodes that are not in an operator yet."""
+    found = largest(last, lambda n: (name := str(n.name)) in on_bpu and name not in taken)
+    if found is None or not found.is_curve:
         return None
     main = _main(found)
     return Group(

@@ -4,6 +4,7 @@ from __future__ import annotations
 from ptqlab.graph import FloatGraph
 from ptqlab.placement.asks import Asks
 from ptqlab.placement.capability import Verdict, judge
+from ptqlab.placement.functions import settle_types
 from ptqlab.placement.grouping import make_groups
 from ptqlab.placement.regions import Regions, find_regions
 from ptqlab.placement.segments import number_segments
@@ -20,7 +21,8 @@ def place(graph: FloatGraph, platform: Platform, asks: Asks | None = None) -> Pl
     asks = asks or Asks()
     verdicts = {str(n.name): judge(n, asks.of(str(n.name)), platform) for n in graph.nodes}
     regions = find_regions(graph, verdicts, asks, platform.tail_type.value)
-    groups = make_groups(graph, regions.on_bpu, regions.tails, regions.verdicts)
+    groups = make_groups(graph, regions.on_bpu, regions.tails)
+    regions = settle_types(groups, regions, asks)
     tensors, sources = make_slots(
         graph, groups, regions.tails, regions.verdicts, asks.output if asks.forces_tail else None
     )

@@ -107,8 +107,29 @@ def test_what_is_no_function_of_one_tensor_stays_apart(nodes: list, outputs: tup
     assert all(g.source is None for g in plan.groups.values())
 
 
-def test_a_member_asked_for_otherwise_keeps_its_own_operator() -> None:
-    """A Mul in int16 behind a Sigmoid in int8, or a Sigmoid on the CPU: two operators as asked."""
-    for ask in (Ask("int16", level="node"), Ask(on="CPU", level="node")):
-        _, plan = planned(written(FORMS["swish"]), asks=Asks({"m" if ask.on is None else "s": ask}))
-        assert all(g.source is None for g in plan.groups.values())
+def test_a_member_on_the_cpu_splits_the_function() -> None:
+    """The Sigmoid of a Swish on the CPU: its Mul is an operator of its own."""
+    _, plan = planned(written(FORMS["swish"]), asks=Asks({"s": Ask(on="CPU", level="node")}))
+    assert all(g.source is None for g in plan.groups.values()) and not plan.nodes["s"].on_bpu
+
+
+@pytest.mark.parametrize(
+    ("asks", "granted"),
+    [
+        ({"m": Ask("int16", level="node")}, "int16"),
+        ({"m": Ask(inputs={0: "int16"}, level="node")}, "int16"),
+        ({"s": Ask("int8", level="node"), "m": Ask("int16", level="model")}, "int8"),
+        ({"s": Ask("int8", level="op"), "m": Ask("int16", level="op")}, "int16"),
+        ({"s": Ask("int16", level="model"), "m": Ask("int16", level="model")}, "int16"),
+    ],
+)
+def test_the_finest_request_decides_for_all_members(asks: dict[str, Ask], granted: str) -> None:
+    """A type asked for one member is that of the table; the others say for whom it was asked."""
+    feeds = {"x": random(1, 4, 5, 5, seed=1)}
+    made = lowered(written(FORMS["swish"]), feeds, asks=asks)
+    assert {made.plan.nodes[n].granted for n in "sm"} == {granted}
+    assert made.plan.tensors["a"].stored.value == granted
+    table = next(n for n in made.quantized.model.graph if n.op_type.endswith("Table"))
+    assert table.op_type == ("Int16Table" if granted == "int16" else "Int8Table")
+    reasons = [made.plan.nodes[n].reason for n in "sm" if made.plan.nodes[n].rule == "function-type"]
+    assert all("which the same table computes." in reason for reason in reasons)
