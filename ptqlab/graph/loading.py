@@ -19,7 +19,7 @@ from ptqlab.graph.files import TITLE, Parsed, attach, read
 from ptqlab.graph.functions import inline_functions
 from ptqlab.graph.halves import widen_halves
 from ptqlab.graph.model import NEWEST_IR, FloatGraph, verify
-from ptqlab.graph.names import name_nodes, reads, sort_nodes
+from ptqlab.graph.names import name_nodes, name_outputs, reads, sort_nodes
 from ptqlab.graph.shapes import infer
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
@@ -53,6 +53,7 @@ def load(
                 severity="note",
             )
         )
+    findings += name_outputs(proto)
     problems = [*checks.check_nodes(proto), *topology.check_types(proto), *topology.check_topology(proto)]
     problems += interface.fix_shapes(proto.graph, input_shapes)
     raise_if(problems, TITLE)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import onnx
 
 from ptqlab.errors import Finding, Problem, PtqError, shorten
-from ptqlab.graph.checks import node_label, proto_bodies, walk
+from ptqlab.graph.checks import default_opset, node_label, proto_bodies, walk
 
 
 def unique(name: str, taken: set[str]) -> str:
@@ -61,6 +61,53 @@ def name_nodes(graph: onnx.GraphProto) -> list[Finding]:
             )
         )
     return findings
+
+
+def name_outputs(proto: onnx.ModelProto) -> list[Finding]:
+    """Give every output that the standard does not let a node leave out a name: `<node>_output_<index>`.
+
+    Exporters leave the name of an output empty that nothing reads. Where the operator's definition has it as
+    optional that is right; elsewhere it is no valid model, and onnxruntime refuses it or (Split) crashes.
+    Nodes have names of their own.
+    """
+    opset = default_opset(proto)
+    empty = [n for n in walk(proto.graph.node) if not n.domain and not all(n.output)]
+    if opset is None or not empty:
+        return []
+    taken = set(_tensors(proto.graph))
+    named: dict[str, list[str]] = {}
+    for node in empty:
+        for index in _required(node, opset):
+            if not node.output[index]:
+                node.output[index] = unique(f"{node.name}_output_{index}", taken)
+                named.setdefault(node.name, []).append(node.output[index])
+    if not named:
+        return []
+    made = [name for names in named.values() for name in names]
+    shown = ", ".join(f"'{shorten(name)}'" for name in made[:5]) + (", ..." if len(made) > 5 else "")
+    text = f"Outputs that their operators do not let be left out had no name: they are called {shown}."
+    return [Finding("PTQ132", text, tuple(named), severity="note")]
+
+
+def _required(node: onnx.NodeProto, opset: int) -> Iterable[int]:
+    """Indices of the outputs that the operator's definition wants; none of an operator that is not known."""
+    if not onnx.defs.has(node.op_type, opset, ""):
+        return
+    formal = onnx.defs.get_schema(node.op_type, opset, "").outputs
+    for index in range(len(node.output)):
+        # the last one of the definition may stand for any number
+        if formal and formal[min(index, len(formal) - 1)].option != onnx.defs.OpSchema.FormalParameterOption.Optional:
+            yield index
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterable[str]:
+    """Names of tensors of a graph and of the bodies in it."""
+    yield from (v.name for v in (*graph.input, *graph.output, *graph.initializer))
+    yield from (t.values.name for t in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (*node.input, *node.output)
+        for body in proto_bodies(node):
+            yield from _tensors(body)
 
 
 def sort_nodes(graph: onnx.GraphProto) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models import model, node, value
+from models import init, ints, model, node, random, value
 
 from ptqlab.errors import PtqError
-from ptqlab.graph import load
+from ptqlab.graph import load, session
 from ptqlab.graph.names import name_nodes, sort_nodes, unique
 
 
@@ -121,3 +122,59 @@ def test_a_long_chain_in_reverse_is_sorted_without_recursion() -> None:
     reverse = model(nodes, proto.graph.input, proto.graph.output)
     assert sort_nodes(reverse.graph)
     assert [n.name for n in reverse.graph.node] == [f"n{i}" for i in range(5000)]
+
+
+SPLITS = {
+    "18, sizes": (18, ["x", "s"], ["a", ""], {}),
+    "18, sizes, first": (18, ["x", "s"], ["", "a"], {}),
+    "18, count": (18, ["x"], ["a", ""], {"num_outputs": 2}),
+    "13": (13, ["x"], ["", "a"], {}),
+}
+
+
+@pytest.mark.parametrize("case", SPLITS)
+def test_a_part_of_split_without_a_name_gets_one(case: str) -> None:
+    """onnxruntime crashes on such a model, or refuses it; the parts that are read stay what they are."""
+    opset, inputs, outputs, attributes = SPLITS[case]
+    nodes = [node("Split", inputs, outputs, "split", axis=1, **attributes), node("Neg", ["a"], "y", "neg")]
+    proto = model(nodes, [value("x", [1, 4])], [value("y", None)], [ints("s", 2, 2)], opset=opset)
+    x, graph, first = random(1, 4), load(proto), outputs[0] == "a"
+    made = f"split_output_{int(first)}"
+    assert sorted(o.name for o in graph.node("split").outputs) == ["a", made]
+    assert list(proto.graph.node[0].output) == outputs
+    [finding] = [f for f in graph.findings if f.code == "PTQ132"]
+    assert (finding.severity, finding.nodes) == ("note", ("split",)) and f"'{made}'" in finding.message
+    assert np.array_equal(session(graph.model).run(None, {"x": x})[0], -x[:, :2] if first else -x[:, 2:])
+
+
+def test_names_of_outputs_avoid_those_of_the_model() -> None:
+    """Those inside of bodies, which are repaired as well, among them."""
+    branches = {
+        name: onnx.helper.make_graph(
+            [node("Split", ["x", "s"], [f"{name}_part", ""], "split")], name, [], [value(f"{name}_part", [2])]
+        )
+        for name in ("then", "else")
+    }
+    nodes = [
+        node("Neg", ["x"], "split_output_1", "neg"),
+        node("If", ["cond"], "p", "if", then_branch=branches["then"], else_branch=branches["else"]),
+        node("Concat", ["split_output_1", "p"], "y", "join", axis=0),
+    ]
+    inputs = [value("x", [4]), value("cond", [], onnx.TensorProto.BOOL)]
+    graph = load(model(nodes, inputs, [value("y", None)], [ints("s", 2, 2)], opset=18))
+    bodies = [graph.node("if").attributes[f"{name}_branch"].as_graph() for name in branches]
+    made = [str(n.outputs[1].name) for body in bodies for n in body if n.op_type == "Split"]
+    assert sorted(made) == ["split_1_output_1", "split_output_1_1"]
+
+
+def test_outputs_that_may_be_left_out_stay_so() -> None:
+    """The mean and deviation of LayerNormalization; TopK has no such output."""
+    nodes = [
+        node("LayerNormalization", ["x", "w"], ["a", "", ""], "norm"),
+        node("TopK", ["a", "k"], ["", "y"], "top"),
+    ]
+    inits = [init("w", np.ones(4, np.float32)), ints("k", 1)]
+    outputs = [value("y", None, onnx.TensorProto.INT64)]
+    graph = load(model(nodes, [value("x", [1, 4])], outputs, inits, opset=17))
+    assert [o.name for o in graph.node("norm").outputs] == ["a", "", ""]
+    assert [o.name for o in graph.node("top").outputs] == ["top_output_0", "y"]
