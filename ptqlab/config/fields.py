@@ -146,6 +146,9 @@ CALIBRATION = (
     Field("calibration_type", "choice", "",
           "how thresholds are found; nothing: the best of several is searched; mse is ptqlab's own",
           "校准方法，不填则自动搜索（mse 为 ptqlab 扩展）", ("kl", "max", "mse", "skip", "default", "mix")),
+    Field("thresholds", "file", None,
+          "thresholds to be taken as they are: a record or calibrated model of an earlier run, or {tensor: T}; the "
+          "rest is calibrated; ptqlab's own key", "直接使用的阈值文件（ptqlab 扩展）"),
     Field("per_channel", "bool", False, "one activation threshold per channel", "激活按通道量化"),
     Field("max_percentile", "float", None,
           "threshold of max: this quantile of |x| (our choice: the narrower of two published ranges)",

@@ -138,7 +138,7 @@ def choice_hint(row: Field, value: str) -> str:
         return (
             "write max with max_percentile"
             if word == "percentile"
-            else "thresholds of a QAT model are not read; leave it out"
+            else "name the file that holds them: calibration_parameters.thresholds"
         )
     if row.key in ("input_type_rt", "input_type_train") and word in CLOSED_TYPES:
         return f"{word} is reserved in the vendor's parser and not open for use"

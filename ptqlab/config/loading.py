@@ -16,7 +16,7 @@ from ptqlab.config.fields import EXTRAS_TOLERATED, GROUP_OF, GROUPS, field_of
 from ptqlab.config.inputs import read_inputs
 from ptqlab.config.kinds import MISSING
 from ptqlab.config.node_info import read_node_settings
-from ptqlab.config.paths import Paths
+from ptqlab.config.paths import Paths, beside, exists
 from ptqlab.config.quant import QuantConfig
 from ptqlab.config.quant_parsing import open_quant, plain, read_quant
 from ptqlab.config.values import (
@@ -262,8 +262,22 @@ def calibration_parameters(
         given.get("run_on_cpu", ()),
         given.get("run_on_bpu", ()),
         given.get("optimization"),
+        threshold_file(ledger, given),
         quant,
     )
+
+
+def threshold_file(ledger: Ledger, given: dict[str, Any]) -> Path | None:
+    """The file of thresholds to take, None where there is none to take."""
+    if given.get("thresholds") is None:
+        return None
+    where = ("calibration_parameters", "thresholds")
+    path = Paths(ledger).find(given["thresholds"], where)
+    if path is not None and not (exists(path) and path.is_file()):
+        ledger.refuse("PTQ211", where, f"{shorten(path)}: there is no such file", "a .json or .onnx file",
+                      did_you_mean(path.name, beside(path, path.suffix), "check the path"))
+        return None
+    return path
 
 
 def name_folders(ledger: Ledger, dirs: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:

@@ -28,7 +28,7 @@ METHODS = ("max", "kl", "mse")  # mse is ptqlab's own
 CLOSED_METHODS = {
     "percentile": 'write "max" with max_percentile, e.g. 0.9999',
     "min-max": 'write "max" with "asymmetric": true',
-    "load": "it keeps the thresholds of a QAT model of the vendor's training plugin, which ptqlab does not read",
+    "load": "name the file that holds the thresholds in calibration_parameters.thresholds",
     "skip": "random data is chosen by calibration_parameters.calibration_type: skip",
     "default": "leave calibration_type out: the best method is searched",
     "mix": "give a list of methods and layerwise_search",

@@ -92,6 +92,8 @@ def calibration_group(cfg: Config) -> dict[str, Any]:
             out[key] = ";".join(getattr(given, key))
     if given.optimization:
         out["optimization"] = given.optimization
+    if given.thresholds is not None:
+        out["thresholds"] = str(given.thresholds)
     quant = given.quant.to_dict()
     if quant:
         out["quant_config"] = quant

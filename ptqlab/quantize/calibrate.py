@@ -15,6 +15,7 @@ from ptqlab.quantize.correction import judge
 from ptqlab.quantize.diagnosis import diagnose
 from ptqlab.quantize.encode import is_weighted
 from ptqlab.quantize.layerwise import layerwise
+from ptqlab.quantize.load import with_loaded
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions, few_values, large, place, slot_options
 from ptqlab.quantize.parallel import SampleSet
@@ -76,6 +77,11 @@ def calibrate(
         slot: slot_options(graph, slot, sources, statistics.seen, recipe.slots[slot], findings)
         for slot, sources in plan.sources.items()
     }
+    if recipe.loaded:
+        options, told = with_loaded(plan, options, recipe.loaded, recipe.loaded_from)
+        findings += told
+        one = {s: replace(ask, methods=ask.methods[: len(options[s].thresholds)]) for s, ask in recipe.slots.items()}
+        recipe = replace(recipe, slots=one)
     thresholds = {slot: o.thresholds[0] for slot, o in options.items()}
     scarce = {slot: o.count for slot, o in options.items() if 0 < o.count < SMALLEST_KL_COUNT and _has_kl(o)}
     if scarce:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,12 +26,21 @@ PER_CHANNEL = "one threshold for the whole tensor: thresholds per channel are no
 class SlotOptions:
     """Thresholds of a slot by candidate, in the order of `asked`; equal ones stand there as often as they came out.
 
-    count  values seen
+    seen  what was seen of the slot
     """
 
     asked: tuple[Method, ...]
     thresholds: tuple[Threshold, ...]
-    count: int = 0
+    seen: Observer = field(default_factory=Observer, compare=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        """Values seen, 0 where they were all zero."""
+        return self.seen.count
+
+    def clipped(self, low: float, high: float) -> float:
+        """Share of the values outside of a range."""
+        return clipped_share(self.seen, low, high)
 
     @property
     def distinct(self) -> tuple[Threshold, ...]:
@@ -57,7 +66,7 @@ def slot_options(
         return SlotOptions(ask.methods, (safe,) * len(ask.methods))
     tags = ("constant",) if whole.low == whole.high else ()
     base = Threshold(whole.low, whole.high, whole.largest, "max", tags, asked=_asked(ask))
-    return SlotOptions(ask.methods, tuple(_threshold(base, m, whole, ask) for m in ask.methods), whole.count)
+    return SlotOptions(ask.methods, tuple(_threshold(base, m, whole, ask) for m in ask.methods), whole)
 
 
 def place(graph: FloatGraph, slot: str, sources: Sequence[str]) -> tuple[str, tuple[str, ...]]:

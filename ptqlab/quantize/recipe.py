@@ -18,7 +18,7 @@ from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.spec import Role
 from ptqlab.ops.table import spec_of
-from ptqlab.quantize.methods import Method, product
+from ptqlab.quantize.methods import Found, Method, product
 from ptqlab.stages.plan import Plan
 
 # the default: corrections from this many samples (measured: more gain nothing on real networks)
@@ -61,6 +61,7 @@ class Recipe:
     search   "modelwise", "layerwise" or None;  metric  of the search
     correction  None where biases stay as they are
     default  nothing was configured: ptqlab's own recipe is in force
+    loaded   tensor -> threshold to be taken from the file `loaded_from`
     """
 
     slots: Mapping[str, SlotAsk]
@@ -68,6 +69,8 @@ class Recipe:
     metric: str = "cosine-similarity"
     correction: Correction | None = None
     default: bool = False
+    loaded: Mapping[str, Found] = field(default_factory=dict)
+    loaded_from: str = ""
     findings: tuple[Finding, ...] = ()
 
 
@@ -107,7 +110,7 @@ def make_recipe(
     elif not (named or searched or several):
         correction = Correction(DEFAULT_CORRECTION_SAMPLES)
     return Recipe(slots, search if several else None, str(chosen.value) if chosen else "cosine-similarity", correction,
-                  default, tuple(findings))
+                  default, findings=tuple(findings))
 
 
 def slot_readers(graph: FloatGraph, plan: Plan) -> dict[str, dict[str, QType]]:

@@ -420,3 +420,18 @@ def test_what_nothing_here_depends_on_is_told(folder: Path, key: str, value: obj
     assert [f.code for f in cfg.findings if key in f.message] == ["PTQ257"]
     assert getattr(cfg.compiler, key) == value
     assert not [f for f in config.load({"model_parameters": given}).findings if f.code == "PTQ257"]
+
+
+def test_threshold_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """calibration_parameters.thresholds is a file that exists, and survives the way to YAML and back."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").write_bytes(b"")
+    (tmp_path / "t.json").write_text("{}")
+    given = {"model": "net.onnx", "march": "nash-e", "thresholds": "t.json"}
+    loaded = config.load(**given)
+    assert loaded.calibration.thresholds == tmp_path / "t.json"
+    (tmp_path / "c.yaml").write_text(loaded.to_yaml())
+    assert config.load(tmp_path / "c.yaml").calibration.thresholds == tmp_path / "t.json"
+    with pytest.raises(PtqError) as refused:
+        config.load(**given | {"thresholds": "s.json"})
+    assert "t.json" in str(refused.value)
