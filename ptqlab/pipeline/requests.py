@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptqlab.arith.formats import QType
 from ptqlab.config import Config, QuantConfig
 from ptqlab.config.quant import spread
@@ -11,6 +13,7 @@ from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
 from ptqlab.placement.place import DUAL_TAIL
 from ptqlab.quantize import recipe
+from ptqlab.quantize.load import read_thresholds
 from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.store import Store
 from ptqlab.stages.plan import Plan
@@ -103,7 +106,11 @@ def make_recipe(graph: FloatGraph, plan: Plan, config: Config) -> Recipe:
     calibration = config.calibration
     if calibration.data is None or calibration.calibration_type == "skip":
         return recipe.plain(plan)
-    return recipe.make_recipe(graph, plan, calibration.quant, memberships(graph, calibration.quant))
+    asked = recipe.make_recipe(graph, plan, calibration.quant, memberships(graph, calibration.quant))
+    if calibration.thresholds is None:
+        return asked
+    loaded = read_thresholds(calibration.thresholds)
+    return replace(asked, loaded=loaded, loaded_from=calibration.thresholds.name, default=False)
 
 
 def store(config: Config) -> Store:
