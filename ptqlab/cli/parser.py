@@ -116,6 +116,12 @@ def build(prog: str = "ptqlab") -> Parser:
     _verify(verb("verify", "do two artifacts of one model agree?"))
     _ops(verb("ops", "what the BPU has: operators, their types and rules"))
     _perf(verb("perf", "estimated latency of layer tables, or of a run"))
+    from ptqlab.cli.debugging import add_debug, add_tune
+
+    add_debug(verb("debug", "which nodes quantization hurts, and why: the sub-commands of hmct-debugger"))
+    tune = verb("tune", "mixed precision until the target, each step with its cost in latency")
+    add_tune(tune)
+    _march(tune)
     demo = verb("demo", "compile the built-in digits network")
     demo.add_argument("--working-dir", type=Path, default=Path("demo_output"), metavar="DIR",
                       help="folder for the model, its data and the artifacts (default: ./demo_output)")

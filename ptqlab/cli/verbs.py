@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ptqlab.artifacts.files import atomic_write, writing
+from ptqlab.cli.debugging import run_debug, run_tune
 from ptqlab.cli.parser import Usage, build
 from ptqlab.cli.values import files_of, folders, shapes
 from ptqlab.errors import Finding, Problem, PtqError
@@ -294,5 +295,6 @@ def chosen_run(args: argparse.Namespace, session: Session) -> CompileResult:
 VERBS: dict[str, Callable[[argparse.Namespace, Session], Any]] = {
     "check": run_check, "fast-perf": run_fast_perf, "config": run_config, "compile": run_compile,
     "explain": run_explain, "cosine": run_cosine, "info": run_info, "infer": run_infer, "verify": run_verify,
-    "ops": run_ops, "perf": run_perf, "demo": run_demo, "completion": run_completion,
+    "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune,
+    "demo": run_demo, "completion": run_completion,
 }

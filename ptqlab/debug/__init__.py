@@ -13,12 +13,13 @@ from typing import Any
 
 #: public name -> module that defines it.
 _HOME = {
+    "diagnose": "ptqlab.debug.diagnosis",
     "get_sensitivity_of_nodes": "ptqlab.result.debugging",
     "plot_acc_error": "ptqlab.result.debugging",
     "select_sensitive_samples": "ptqlab.debug.select",
 }
 
-__all__ = ["get_sensitivity_of_nodes", "plot_acc_error", "select_sensitive_samples"]
+__all__ = ["diagnose", "get_sensitivity_of_nodes", "plot_acc_error", "select_sensitive_samples"]
 
 
 def __getattr__(name: str) -> Any:

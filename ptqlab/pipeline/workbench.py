@@ -84,8 +84,8 @@ class Workbench:
         asks, _ = requests.make_asks(self.graph, config)
         plan = place(self.graph, platform(config.model.march), asks)
         recipe = requests.make_recipe(self.graph, plan, config)
-        quiet = Watch()
-        quiet._stop = watch._stop  # what is calibrated again and again is not told, but can be stopped
+        quiet = Watch()  # what is calibrated again and again is not told, but can be stopped
+        quiet.listeners.append(lambda _: quiet.stop() if watch.stopped else None)
         found = calibrate(self.graph, plan, self.samples, len(self.samples), quiet, recipe, None, self.store)
         encodings = encode(self.graph, plan, found)
         calibrated = calibrated_model(self.graph, plan, encodings)

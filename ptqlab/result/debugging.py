@@ -18,6 +18,7 @@ from ptqlab.debug.source import first_samples, folder_of, metrics_of, open_sourc
 from ptqlab.errors import Finding, PtqError
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import accumulated_figure
+from ptqlab.result.shown import Text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -29,7 +30,7 @@ def get_sensitivity_of_nodes(
     model_or_file: Any, calibrated_data: Any = None, metrics: str | Sequence[str] = "cosine-similarity",
     output_node: str | None = None, node_type: str = "node", data_num: int | None = 1, verbose: bool = False,
     interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None, *,
-    log_name: str | None = None, watch: Watch | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, dict[str, str]]:
     """{node: {metric: "<number>"}}, worst first: each node alone quantized in the float model.
 
@@ -44,6 +45,29 @@ def get_sensitivity_of_nodes(
 
     Exact: equal to one full run per node. Stopping keeps the nodes that are done. Raises PtqError with all problems.
     """
+    found = sensitivity_table(
+        model_or_file, calibrated_data, metrics=metrics, output_node=output_node, node_type=node_type,
+        data_num=data_num, interested_nodes=interested_nodes, save_dir=save_dir, watch=watch)
+    if verbose:
+        print(found)
+    return found.scores
+
+
+class SensitivityTable(Text):
+    """The scores of get_sensitivity_of_nodes, printed as their table."""
+
+    def __init__(self, scores: dict[str, dict[str, str]], text: str) -> None:
+        super().__init__(text)
+        self.scores = scores
+
+
+def sensitivity_table(
+    model_or_file: Any, calibrated_data: Any = None, *, metrics: str | Sequence[str] = "cosine-similarity",
+    output_node: str | None = None, node_type: str = "node", data_num: int | None = 1,
+    interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None,
+    watch: Watch | None = None,
+) -> SensitivityTable:
+    """`get_sensitivity_of_nodes` with its table."""
     chosen = metrics_of(metrics)
     network, samples = open_source(model_or_file, calibrated_data)
     samples = first_samples(samples, data_num)
@@ -57,11 +81,9 @@ def get_sensitivity_of_nodes(
         watch.finding(Finding("PTQ556", f"stopped: {len(scores.values)} nodes were measured, not all on every sample"))
     found = as_strings(scores)
     text = table(found, network, kind)
-    if verbose:
-        print(text)
     if save_dir is not None:
-        atomic_write(folder_of(save_dir) / (log_name or f"{kind}_sensitivity.log"), text + "\n")
-    return found
+        atomic_write(folder_of(save_dir) / f"{kind}_sensitivity.log", text + "\n")
+    return SensitivityTable(found, text)
 
 
 def plot_acc_error(

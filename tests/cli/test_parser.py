@@ -40,7 +40,7 @@ def test_language_before_and_after_the_verb():
     (["compile", "--march", "nash_e"], "did you mean 'nash-e'?"),
     (["compile", "--skip", "compiler"], "did you mean 'compile'?"),
     (["compile", "--confg", "x"], "did you mean '--config'?"),
-    ([], "ops, perf, demo, completion"),
+    ([], "ops, perf, debug, tune, demo, completion"),
     (["compile", "--mar", "nash-e"], "did you mean '--march'?"),
 ])
 def test_a_slip_is_answered_with_the_nearest(words, end):

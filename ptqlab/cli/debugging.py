@@ -1,0 +1,114 @@
+"""The verbs `debug` (sub-commands and flags of hmct-debugger) and `tune`."""
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ptqlab.cli.parser import Parser, Usage
+from ptqlab.cli.values import folders
+from ptqlab.errors import Problem, PtqError, shorten
+
+TRUTH = {"true": True, "false": False}
+
+
+def add_debug(parser: Parser) -> None:
+    """Arguments of `debug`."""
+    subs = parser.add_subparsers(dest="sub", metavar="SUB", required=True, parser_class=Parser)
+
+    def sub(name: str, help: str) -> Parser:
+        made = subs.add_parser(name, help=help, description=help, allow_abbrev=False)
+        made.add_argument("model", type=Path, metavar="MODEL", help="calibrated model: <prefix>_calibrated_model.onnx")
+        made.add_argument("data", type=Path, metavar="DIR", help="folder of calibration samples")
+        return made
+
+    found = sub("get-sensitivity-of-nodes", "each node alone quantized: how far the outputs move, worst first")
+    found.add_argument("-m", "--metrics", default="cosine-similarity", metavar="LIST",
+                       help="cosine-similarity, mse, mre, sqnr, chebyshev; a list [a,b] sorts by the first")
+    found.add_argument("-o", "--output-node", "--output_node", metavar="NODE", help="compare at this node's output")
+    found.add_argument("-n", "--node-type", "--node_type", default="node", choices=("node", "weight", "activation"),
+                       help="what is quantized alone: all that a node reads, or one quantizer (default: node)")
+    found.add_argument("-d", "--data-num", "--data_num", type=int, default=1, metavar="N", help="samples (default: 1)")
+    found.add_argument("-v", "--verbose", nargs="?", const="True", default="False", metavar="BOOL",
+                       help="taken for the sake of scripts: the table is always printed")
+    found.add_argument("-i", "--interested-nodes", "--interested_nodes", metavar="LIST",
+                       help="only these: [a,b], or [[a,b],[c]] to quantize a and b together")
+    found.add_argument("-s", "--save-dir", "--save_dir", type=Path, metavar="DIR", help="folder for the log")
+
+    error = sub("plot-acc-error", "error that adds up along the graph when some nodes are quantized")
+    error.add_argument("-q", "--quantize-node", "--quantize_node", metavar="LIST",
+                       help="nodes to quantize, weight or activation; [a,b] one curve each, [[a,b],[c]] one per list")
+    error.add_argument("-nq", "--non-quantize-node", "--non_quantize_node", metavar="LIST", help="all nodes but these")
+    error.add_argument("-m", "--metric", default="cosine-similarity", metavar="NAME",
+                       help="cosine-similarity (default), mse, mre, sqnr or chebyshev")
+    error.add_argument("-a", "--average-mode", "--average_mode", nargs="?", const="True", default="False",
+                       metavar="BOOL", help="running mean along the graph")
+    error.add_argument("-s", "--save-dir", "--save_dir", type=Path, default=Path("debug_result"), metavar="DIR",
+                       help="folder for the figure (default: ./debug_result)")
+
+    causes = sub("diagnose", "why the worst quantizers hurt, and what to do")
+    causes.add_argument("-w", "--worst", type=int, default=5, metavar="N", help="how many (default: 5)")
+    causes.add_argument("-d", "--data-num", "--data_num", type=int, default=4, metavar="N", help="samples (default: 4)")
+
+
+def run_debug(args: argparse.Namespace, session: Any) -> Any:
+    """Verb `debug`."""
+    from ptqlab.result.shown import Text
+
+    if args.sub == "diagnose":
+        from ptqlab.debug.diagnosis import diagnose
+
+        told = diagnose(args.model, args.data, worst=args.worst, data_num=args.data_num)
+        return Text("\n".join(map(str, told)) or "no quantizer costs more than -60 dB")
+    from ptqlab.debug.arguments import listed
+    from ptqlab.result import debugging
+
+    if args.sub == "plot-acc-error":
+        figure = debugging.plot_acc_error(
+            args.model, args.data, args.quantize_node, args.non_quantize_node, args.metric,
+            truth(args.average_mode, "--average-mode"), args.save_dir)
+        return Text(f"{len(figure.data)} curves: {args.save_dir / 'accumulated_error.html'}")
+    truth(args.verbose, "--verbose")
+    metrics = [str(m) for m in listed(args.metrics)]
+    return debugging.sensitivity_table(
+        args.model, args.data, metrics=metrics, output_node=args.output_node, node_type=args.node_type,
+        data_num=args.data_num, interested_nodes=args.interested_nodes, save_dir=args.save_dir)
+
+
+def truth(word: str, where: str) -> bool:
+    """True or False, as the vendor's command line writes them."""
+    if word.lower() not in TRUTH:
+        raise PtqError(Problem("PTQ552", where, shorten(word), "True or False"), "debug")
+    return TRUTH[word.lower()]
+
+
+def add_tune(parser: Parser) -> None:
+    """Arguments of `tune`."""
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE.yaml", help="YAML configuration")
+    parser.add_argument("-m", "--model", type=Path, metavar="FILE.onnx", help="ONNX model, when there is no YAML")
+    parser.add_argument("--calibration-data", action="append", metavar="[NAME=]DIR",
+                        help="folder of calibration samples; NAME= for a model with several inputs, repeatable")
+    parser.add_argument("--quant-config", type=Path, metavar="FILE.json", help="quant_config to start from")
+    parser.add_argument("--target", type=float, default=0.99, metavar="X", help="of the worst output (default: 0.99)")
+    parser.add_argument("--metric", choices=("cosine-similarity", "sqnr"), default="cosine-similarity",
+                        help="of the target; sqnr in dB (default: cosine-similarity)")
+    parser.add_argument("--max-tensors", type=int, metavar="N", help="most tensors to raise to int16")
+    parser.add_argument("--max-latency-us", type=float, metavar="US", help="most estimated latency of the BPU part")
+    parser.add_argument("--save-dir", type=Path, metavar="DIR", help="folder for the results (default: working_dir)")
+
+
+def run_tune(args: argparse.Namespace, session: Any) -> Any:
+    """Verb `tune`."""
+    from ptqlab.result.tuning import tune
+
+    if (args.config is None) == (args.model is None):
+        raise Usage("tune: give -c FILE (a YAML configuration), or -m FILE with --march and --calibration-data")
+    keywords: dict[str, Any] = {}
+    for name in ("model", "march", "quant_config", "max_tensors", "max_latency_us", "save_dir"):
+        if (value := getattr(args, name)) is not None:
+            keywords[name] = value
+    if args.calibration_data:
+        keywords["calibration_data"] = folders(args.calibration_data)
+    if args.config is None and session.march:
+        keywords.setdefault("march", session.march)
+    return tune(args.config, target=args.target, metric=args.metric, progress=session.progress, **keywords)

@@ -1,0 +1,64 @@
+"""The verbs debug and tune: flags as hmct-debugger has them, results as the Python functions give them."""
+from __future__ import annotations
+
+import pytest
+from debug_nets import written
+
+from ptqlab.cli.debugging import truth
+from ptqlab.cli.main import main
+from ptqlab.cli.parser import build, parse
+from ptqlab.errors import PtqError
+from ptqlab.examples import digits
+
+
+def test_sensitivity_prints_and_writes_the_table(tmp_path, capsys):
+    """Lists are text; the log holds what is printed."""
+    model, data = written(tmp_path)
+    words = ["debug", "get-sensitivity-of-nodes", str(model), str(data), "-m", "[mse,'cosine-similarity']", "-n",
+             "weight", "-d", "2", "-v", "True", "-s", str(tmp_path / "log")]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert shown == (tmp_path / "log" / "weight_sensitivity.log").read_text()
+    assert shown.splitlines()[1].split() == ["node", "mse", "cosine-similarity"]
+
+
+def test_accumulated_error_and_causes(tmp_path, capsys):
+    """Two curves go into a page; diagnose names cause and remedy."""
+    model, data = written(tmp_path)
+    assert main(["debug", "plot-acc-error", str(model), str(data), "-q", "[weight,activation]", "-a", "True", "-s",
+                 str(tmp_path / "plots")]) == 0
+    assert capsys.readouterr().out.startswith("2 curves") and (tmp_path / "plots" / "accumulated_error.html").is_file()
+    assert main(["debug", "diagnose", str(model), str(data), "-w", "2"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 2 and all("Do: " in line for line in told)
+
+
+def test_tune_from_the_command_line(tmp_path, capsys):
+    """A configuration, a target it meets at once; the files lie where they were asked for."""
+    config = digits.write_config(tmp_path / "example")
+    assert main(["tune", "-c", str(config), "--target", "0.9", "--save-dir", str(tmp_path / "tuned")]) == 0
+    assert "reached" in capsys.readouterr().out
+    names = {"quant_config.json", "final_quant_config.json", "tuning_report.md"}
+    assert names <= {p.name for p in (tmp_path / "tuned").iterdir()}
+
+
+@pytest.mark.parametrize(("words", "answer"), [
+    (["debug"], "required: SUB"), (["debug", "diagnoses", "m", "d"], "invalid choice: 'diagnoses'"),
+    (["tune"], "give -c FILE"), (["tune", "-c", "a.yaml", "-m", "b.onnx"], "give -c FILE"),
+])
+def test_lines_that_are_not_taken(words, answer, capsys):
+    """Exit code 2 and what is wrong."""
+    assert main(words) == 2 and answer in capsys.readouterr().err
+
+
+def test_truth_as_text():
+    """True and False in any case; anything else is told."""
+    assert truth("True", "-v") and not truth("false", "-v")
+    with pytest.raises(PtqError, match="True or False"):
+        truth("yes", "-v")
+
+
+def test_documented_defaults():
+    """Defaults of hmct-debugger."""
+    args = parse(build(), ["debug", "get-sensitivity-of-nodes", "m.onnx", "d"])
+    assert (args.metrics, args.node_type, args.data_num, args.save_dir) == ("cosine-similarity", "node", 1, None)
