@@ -403,23 +403,23 @@ def residual_from_cpu() -> Built:
     """The other operand of a residual Add comes late, from the CPU, and from the same convolution."""
     nodes = [
         node("Conv", ["x", "w"], "c", "conv"),
-        node("CumSum", ["c", "ax"], "s", "cpu"),
+        node("LRN", ["c"], "s", "cpu", size=3),
         node("Conv", ["c", "w2"], "d", "conv2"),
         node("Add", ["d", "s"], "a", "add"),
         node("Conv", ["a", "w3"], "y", "conv3"),
     ]
-    return net(nodes, ["y"], [*weights(**FOUR), init("ax", 1, np.int64)])
+    return net(nodes, ["y"], weights(**FOUR))
 
 
 @edge
 def input_read_late() -> Built:
     """The input is read by the CPU first and by the BPU only behind that."""
     nodes = [
-        node("CumSum", ["x", "ax"], "s", "cpu"),
+        node("LRN", ["x"], "s", "cpu", size=3),
         node("Add", ["s", "x"], "a", "add"),
         node("Conv", ["a", "w"], "c", "conv"),
     ]
-    return net(nodes, ["c"], [*weights(**FOUR), init("ax", 1, np.int64)])
+    return net(nodes, ["c"], weights(**FOUR))
 
 
 @edge
@@ -427,13 +427,13 @@ def cpu_islands() -> Built:
     """Two operators without a BPU form between three convolutions."""
     nodes = [
         node("Conv", ["x", "w"], "c", "conv"),
-        node("CumSum", ["c", "ax"], "s", "cpu1"),
+        node("LRN", ["c"], "s", "cpu1", size=3),
         node("Conv", ["s", "w2"], "d", "conv2"),
         node("Hardmax", ["d"], "h", "cpu2", axis=1),
         node("Mul", ["d", "h"], "m", "mul"),
         node("Conv", ["m", "w3"], "y", "conv3"),
     ]
-    return net(nodes, ["y"], [*weights(**FOUR), init("ax", 1, np.int64)])
+    return net(nodes, ["y"], weights(**FOUR))
 
 
 @edge
@@ -594,7 +594,7 @@ def vector_unit_only() -> Built:
 def nothing_for_the_bpu() -> Built:
     """No node runs on the BPU at all."""
     return net(
-        [node("CumSum", ["x", "ax"], "s", "sum"), node("Transpose", ["s"], "y", "transpose")],
+        [node("LRN", ["x"], "s", "norm", size=3), node("Transpose", ["s"], "y", "transpose")],
         ["y"],
-        [init("ax", 1, np.int64)],
+        [],
     )

@@ -21,7 +21,7 @@ REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("Shape", "Size", "Range", "ConstantOfShape", "Constant", "Dropout", "BatchNormalization"),
                     (FOLDED, "documented")),
     **dict.fromkeys(("OneHot", "ReverseSequence", "EyeLike", "Trilu"), (INDICES, "our definition")),
-    **dict.fromkeys(("RoiAlign", "CumSum"), (X5_CPU, "documented")),
+    "RoiAlign": (X5_CPU, "documented"),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceProd", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
                     (f"{NO_KERNEL}; written as Abs, Mul, Log or Exp and a ReduceSum it runs on the BPU",
                      "our definition")),

@@ -1,4 +1,4 @@
-"""Reductions: sums, largest and smallest element, index of the largest or smallest one."""
+"""Reductions: sums, largest and smallest element, index of the largest or smallest one; cumulative sums."""
 from __future__ import annotations
 
 import numpy as np
@@ -14,6 +14,7 @@ from ptqlab.platforms import Platform
 
 INDEX_TYPES = (ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32)
 LONGEST_AXIS = 32767
+LONGEST_SUM = 1 << 16
 
 
 def reduced_axes(node: ir.Node) -> list[int]:
@@ -32,6 +33,29 @@ def lower_reduction(ctx: Lowering, node: ir.Node) -> None:
     }
     attributes = {"x_zero_point": x.encoding.zero_point, "keepdims": int(attribute(node, "keepdims", 1))}
     ctx.write(node, node.op_type, inputs, attributes | output_attributes(ctx, node, out))
+
+
+def short_sums(node: ir.Node, platform: Platform) -> str | None:
+    """A cumulative sum adds up at most 65,536 elements, so that no data can overflow it."""
+    # 2^16 * 2^17 (int16 less a zero point) stays below 2^38, what `rescale` is exact for
+    count = shape(node.inputs[0])[_cumulative_axis(node)]
+    return None if count <= LONGEST_SUM else f"{count} elements"
+
+
+def _cumulative_axis(node: ir.Node) -> int:
+    axis = constant(input_value(node, 1))
+    assert axis is not None, "constant by rule"
+    return int(axis.reshape(())) % len(shape(node.inputs[0]))
+
+
+def lower_cumulative(ctx: Lowering, node: ir.Node) -> None:
+    x, out = ctx.read(node, 0), ctx.output(node)
+    assert out is not None, "only TAE operators leave at high precision"
+    attributes = {"x_zero_point": x.encoding.zero_point, "axis": _cumulative_axis(node),
+                  "exclusive": int(attribute(node, "exclusive", 0)), "reverse": int(attribute(node, "reverse", 0))}
+    ratio = np.asarray(float(x.encoding.scale) / float(out.scale))
+    inputs: dict[str, ir.Value | np.ndarray] = {"x": x.value, **scaled_by("", ratio)}
+    ctx.write(node, "CumSum", inputs, attributes | output_attributes(ctx, node, out))
 
 
 def index_cast(node: ir.Node) -> ir.Node | None:
@@ -92,10 +116,15 @@ def _index(op_type: str) -> OpSpec:
                   source="documented", note="on the BPU with a Cast to int8, int16 or int32 behind it, else on the CPU")
 
 
+CUMULATIVE = OpSpec(
+    "CumSum", Role.ACTIVE, Engine.VAE, features=(0,),
+    rules=(float_features, constant_shape_operand, short_sums, not_empty), lower=lower_cumulative,
+    note="along a constant axis; the older BPU runs it on the CPU (documented for X5)",
+)
 INDEX_CAST = OpSpec("Cast", Role.ACTIVE, Engine.VAE, features=(), fusable=True, plain_output=True, source="documented",
                     note="of an index: computed inside the ArgMax or ArgMin before it")
 CAST = OpSpec("Cast", Role.FLOAT, Engine.CPU, source="our definition",
               note="Cast runs on the CPU: it changes between float and types that are never quantized; from "
                    "bool to float32, and to int8, int16 or int32 behind an ArgMax or ArgMin, it runs on the BPU")
 SPECS = (*(_reduction(name) for name in ("ReduceSum", "ReduceMax", "ReduceMin")),
-         *(_index(name) for name in ("ArgMax", "ArgMin")), CAST)
+         *(_index(name) for name in ("ArgMax", "ArgMin")), CUMULATIVE, CAST)

@@ -162,11 +162,11 @@ DAMAGES: dict[str, tuple[Change, str]] = {
         lambda p: setattr(
             node(p, "cpu").metadata_props[0 if "device" in node(p, "cpu").metadata_props[0].key else 1], "value", "BPU"
         ),
-        "CumSum on the BPU",
+        "LRN on the BPU",
     ),
     "foreign domain": (
         lambda p: (setattr(node(p, "cpu"), "domain", "evil"), p.opset_import.add(domain="evil", version=1)),
-        "operator CumSum of domain evil",
+        "operator LRN of domain evil",
     ),
     "integer operator on the CPU": (
         lambda p: [setattr(m, "value", "CPU") for m in node(p, "conv").metadata_props if "device" in m.key],

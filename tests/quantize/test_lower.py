@@ -104,11 +104,11 @@ def test_a_tensor_is_dequantized_once_for_all_float_readers() -> None:
     """Two operators on the CPU and an output read the same float tensor."""
     nodes = [
         CONV,
-        node("CumSum", ["c", "ax"], "s", "cpu1"),
-        node("CumSum", ["c", "ax"], "t", "cpu2"),
+        node("LRN", ["c"], "s", "cpu1", size=3),
+        node("LRN", ["c"], "t", "cpu2", size=3),
         node("Conv", ["c", "w3"], "y", "end"),
     ]
-    made = made_of(nodes, ["y", "s", "t", "c"], [*weights(**FOUR), init("ax", 1, np.int64)])
+    made = made_of(nodes, ["y", "s", "t", "c"], weights(**FOUR))
     assert [n for n, op in operators(made) if op == "Dequantize" and n.startswith("c_")] == ["c_dequantize"]
 
 

@@ -1,4 +1,4 @@
-"""Largest and smallest code along axes, and where it stands. Sums are in pool.py."""
+"""Largest and smallest code along axes, and where it stands; cumulative sums. Sums over axes are in pool.py."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.ops.emit import DOUBLE, FLOAT, INT32, Emitter, Reference
+from ptqlab.ops.emit import DOUBLE, FLOAT, INT32, INT64, Emitter, Reference
 from ptqlab.ops.integer.scaling import OUTPUT_ATTRIBUTES, emit_requantize, requantize
 from ptqlab.ops.integer.spec import INT, IntegerOp, output_dtype
 
@@ -56,8 +56,24 @@ def _emit_index(op: str) -> Callable[[Emitter], ir.Value]:
     return emit
 
 
+def cumulative(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """reverse: from the end; exclusive: without the element itself."""
+    axis = attrs["axis"]
+    centred = x.astype(np.int64) - attrs["x_zero_point"]
+    centred = np.flip(centred, axis) if attrs["reverse"] else centred
+    total = np.cumsum(centred, axis) - (centred if attrs["exclusive"] else 0)
+    return requantize(attrs, np.flip(total, axis) if attrs["reverse"] else total, multiplier, shift)
+
+
+def _emit_cumulative(e: Emitter) -> ir.Value:
+    centred = e.op("Sub", e.cast(e.codes("x"), DOUBLE), e.integer("x_zero_point", DOUBLE))
+    total = e.op("CumSum", centred, e.integer("axis", INT64), exclusive=e.attr("exclusive"), reverse=e.attr("reverse"))
+    return emit_requantize(e, total)
+
+
 REDUCED = ("x", "axes", "multiplier", "shift")
 REDUCE = {"x_zero_point": INT, "keepdims": INT} | OUTPUT_ATTRIBUTES
+CUMULATIVE = {"x_zero_point": INT, "axis": INT, "exclusive": INT, "reverse": INT} | OUTPUT_ATTRIBUTES
 INDEX = {"axis": INT, "keepdims": INT, "last": INT, "to": INT}
 
 REDUCE_OPS = (
@@ -67,4 +83,7 @@ REDUCE_OPS = (
     *(IntegerOp(name, ("x",), INDEX, _index(choose), _emit_index(name),
                 f"y = index of the {word} code along the axis; of equal ones the first, or the last one")
       for name, choose, word in (("ArgMax", np.argmax, "largest"), ("ArgMin", np.argmin, "smallest"))),
+    IntegerOp("CumSum", ("x", "multiplier", "shift"), CUMULATIVE, cumulative, _emit_cumulative,
+              "y[i] = clamp(y_zp + rescale(sum of (x[j] - x_zp) over j <= i along the axis, m, s)); reverse: j >= i; "
+              "exclusive: without i"),
 )
