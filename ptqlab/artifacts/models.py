@@ -23,8 +23,10 @@ from ptqlab.graph.files import attach, read_artifact
 from ptqlab.graph.topology import check_topology, check_types
 from ptqlab.ops.integer import DOMAIN, INTEGER_OPS
 from ptqlab.ops.integer.movers import STANDARD
+from ptqlab.ops.spec import Engine, Role
+from ptqlab.ops.table import spec_of
 from ptqlab.stages.quantized import IntegerTensor, QuantizedModel
-from ptqlab.stages.schedule import schedule
+from ptqlab.stages.schedule import is_floating, schedule
 
 FORMAT = 1
 KIND, VERSION, INTEGERS, ABOUT = "ptqlab.kind", "ptqlab.format", "ptqlab.integers", "ptqlab.about"
@@ -159,11 +161,19 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
                     REMEDY,
                 )
             )
-        elif node.metadata_props.get(DEVICE) == "BPU" and node.op_type not in STANDARD:
+        elif node.metadata_props.get(DEVICE) == "BPU" and node.op_type not in STANDARD and not _in_float(node):
             problems.append(
                 Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(STANDARD)), REMEDY)
             )
     return problems
+
+
+def _in_float(node: ir.Node) -> bool:
+    """Whether the float vector unit has a node: a cast between floats, or an operator that the table gives it."""
+    spec = spec_of(node.op_type)
+    known = node.op_type == "Cast" or spec.role is Role.PASSIVE or (
+        spec.role is Role.ACTIVE and spec.engine is Engine.VAE)
+    return known and is_floating(node)
 
 
 def _is_whole(value: ir.Value) -> bool:

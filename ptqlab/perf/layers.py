@@ -71,7 +71,7 @@ def _layer(graph: FloatGraph, plan: Plan, unit: _Unit, origin: Mapping[str, int]
         reads=sum(math.prod(shape(v)) for v in reads), writes=sum(math.prod(shape(v)) for v in outputs),
         net_out=any(v.is_graph_output() for v in outputs), tail=any(p.tail for p in plans),
         qtype=widest(features) if features else stored.stored if stored else QType.INT8,
-        output_qtype=stored.stored if stored else QType.INT8,
+        output_qtype=decided.output or (stored.stored if stored else QType.INT8),
         weight_qtype=QType.INT16 if decided.granted == "dual-int16" else QType.INT8,
         device=decided.device.value, segment=decided.segment,
         nodes=tuple(dict.fromkeys(str(n.name) for n in unit.nodes)),

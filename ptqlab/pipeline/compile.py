@@ -25,7 +25,7 @@ from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
 from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
-from ptqlab.pipeline.measure import Measures, measure
+from ptqlab.pipeline.measure import Measures, measure, overflow_finding
 from ptqlab.placement import Asks, place
 from ptqlab.platforms import Platform, platform
 from ptqlab.quantize.calibrate import calibrate
@@ -116,6 +116,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if run.kind == "compile":
         with run.stage("compare", counts_itself=True):
             measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
+            run.tell(overflow_finding(graph, measures))
     if interface is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))

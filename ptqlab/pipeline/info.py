@@ -88,7 +88,7 @@ def model_info(path: str | Path) -> ModelInfo:
         },
         memory=_memory(model),
         operators=_operators(model.graph),
-        segments=sum(p.device == "BPU" for p in artifact.quantized.parts),
+        segments=len({p.segment for p in artifact.quantized.parts if p.device == "BPU"}),
     )
 
 

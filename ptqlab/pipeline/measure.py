@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ptqlab.arith.formats import QType
 from ptqlab.arith.metrics import Agreement
+from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, session
 from ptqlab.quantize.calibrated import with_folded_weights
@@ -24,12 +26,14 @@ REORDERING = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze
 class Measures:
     """Agreement with the float model per tensor of the optimized graph.
 
-    same_as  tensor -> tensor whose figures it shares (a pure reordering, a node fused into an operator)
+    same_as   tensor -> tensor whose figures it shares (a pure reordering, a node fused into an operator)
+    overflow  tensor in float16 -> number of its values that are Inf or NaN where the float model's are finite
     """
 
     calibrated: dict[str, Agreement] = field(default_factory=dict)
     quantized: dict[str, Agreement] = field(default_factory=dict)
     same_as: dict[str, str] = field(default_factory=dict)
+    overflow: dict[str, int] = field(default_factory=dict)
 
     def of(self, kind: str, tensor: str) -> Agreement | None:
         table = self.calibrated if kind == "calibrated" else self.quantized
@@ -86,7 +90,8 @@ def measure(
     calibrated_run = session(
         with_folded_weights(calibrated, encodings), outputs=[calibrated.names.get(t, t) for t in compared]
     )
-    integer = {t: _integer_name(t, quantized, finals) for t in compared} if quantized else {}
+    floats = {str(o.name): plan.nodes[str(n.name)].output for n in graph.nodes for o in n.outputs}
+    integer = {t: t if floats.get(t) else _integer_name(t, quantized, finals) for t in compared} if quantized else {}
     integer_run = FastExecutor(quantized, keep=list(dict.fromkeys(integer.values())), raw=True) if quantized else None
     with watch.stage("compare", total) as stage:
         for sample in samples:
@@ -99,8 +104,26 @@ def measure(
                 for tensor, agreement in measures.quantized.items():
                     value = _centred(codes[integer[tensor]], tensor, integer[tensor], quantized)
                     agreement.add(truth[tensor], value, distances=tensor in finals)
+                    if floats.get(tensor) is QType.FLOAT16:
+                        lost = int((np.isfinite(truth[tensor]) & ~np.isfinite(value)).sum())
+                        measures.overflow[tensor] = measures.overflow.get(tensor, 0) + lost
             stage.step()
     return measures
+
+
+def overflow_finding(graph: FloatGraph, measures: Measures) -> list[Finding]:
+    """The first node whose float16 output overflowed (no clamp: Inf, as on the chip), and the others behind it."""
+    hit = [(n, t) for n in graph.nodes for o in n.outputs if measures.overflow.get(t := str(o.name))]
+    if not hit:
+        return []
+    node, tensor = hit[0]
+    names = tuple(dict.fromkeys(str(n.name) for n, _ in hit))
+    behind = f"; then in {len(names) - 1} more node(s)" if len(names) > 1 else ""
+    message = (
+        f"float16 overflows first in {node.name} ({node.op_type}): {measures.overflow[tensor]} values of {tensor} are "
+        f"Inf or NaN, beyond 65504{behind}"
+    )
+    return [Finding("PTQ530", message, names, f"float32 for {node.name}, or int16")]
 
 
 def _integer_name(tensor: str, quantized: QuantizedModel | None, finals: set[str]) -> str:

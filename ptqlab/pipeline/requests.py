@@ -9,14 +9,17 @@ from ptqlab.config import Config, QuantConfig
 from ptqlab.config.quant import spread
 from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import FloatGraph
+from ptqlab.ops.spec import Role
+from ptqlab.ops.table import spec_of
 from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
+from ptqlab.placement.capability import TAE_FLOAT
 from ptqlab.placement.place import DUAL_TAIL
 from ptqlab.quantize import recipe
 from ptqlab.quantize.load import read_thresholds
 from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.store import Store
-from ptqlab.stages.plan import Plan
+from ptqlab.stages.plan import NodePlan, Plan
 from ptqlab.workers import session_store
 
 
@@ -80,7 +83,31 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
                     (name,),
                 )
             )
-    return findings + _dual_tails(plan)
+    return findings + _model_answers(plan, asks) + _dual_tails(plan)
+
+
+def _model_answers(plan: Plan, asks: Asks) -> list[Finding]:
+    """What became of a type asked for the whole model, in one finding: nodes that got another, counted by rule.
+
+    Nodes that only move data take their types from neighbours, and are not counted.
+    """
+    asked = [(plan.nodes[n], a) for n, a in asks.nodes.items() if a.level == "model" and a.on != "CPU"]
+    other = [(n, a) for n, a in asked if n.granted != a.qtype and spec_of(n.op_type).role is not Role.PASSIVE]
+    if not other:
+        return []
+    by_rule: dict[str, list[NodePlan]] = {}
+    for node, _ in other:
+        by_rule.setdefault(node.rule, []).append(node)
+    parts = []
+    for nodes in sorted(by_rule.values(), key=len, reverse=True):
+        first = nodes[0]
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        parts.append(f"{first.name}{more} {'got' if first.on_bpu else 'run in'} {first.granted} ({first.reason})")
+    message = (
+        f"model_config asks for {other[0][1].qtype}; {len(other)} of {len(asked)} nodes are given something else: "
+        + "; ".join(parts)
+    )
+    return [Finding("PTQ405", message, tuple(n.name for n, _ in other), severity="note")]
 
 
 def _dual_tails(plan: Plan) -> list[Finding]:
@@ -97,8 +124,10 @@ def _dual_tails(plan: Plan) -> list[Finding]:
 
 
 # a float type was asked for: the node runs in float on the CPU, which is an effect
-ON_CPU_BY_TYPE = ("no-float-unit", "float-unit-not-modelled")
-NOT_GRANTED = ("dual-only-tae", "dual-long-sum", "dual-needs-features", "type-not-available")
+ON_CPU_BY_TYPE = ("no-float-unit",)
+NOT_GRANTED = (
+    "dual-only-tae", "dual-long-sum", "dual-needs-features", "type-not-available", "no-float-here", TAE_FLOAT,
+)
 
 
 def make_recipe(graph: FloatGraph, plan: Plan, config: Config) -> Recipe:

@@ -43,7 +43,7 @@ def _node_row(
     threshold, tags = _threshold(node, decided, plan, calibration)
     granted = decided.granted
     spec = spec_of(node)
-    if decided.on_bpu and output in plan.tensors and (spec.role is Role.PASSIVE or spec.features == ()):
+    if decided.writes_integers and output in plan.tensors and (spec.role is Role.PASSIVE or spec.features == ()):
         granted = plan.tensors[output].stored.value  # it reads no activation of its own type
     elif decided.on_bpu and spec.plain_output and spec.features == ():
         granted = str(graph.dtype(output))
@@ -86,6 +86,8 @@ def _threshold(
 def _data_type(graph: FloatGraph, node: ir.Node, decided: NodePlan, plan: Plan, platform: Platform) -> str:
     if decided.tail:
         return platform.tail_type.word
+    if decided.output is not None:
+        return decided.output.word
     written = plan.group_of(str(node.name)).output if decided.on_bpu else first_output(node)
     if decided.on_bpu and written in plan.tensors:
         return plan.tensors[written].stored.word

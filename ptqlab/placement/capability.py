@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from ptqlab.arith.formats import QType
+from ptqlab.arith.formats import QType, widest
 from ptqlab.ops.integer.accumulate import LONGEST_SUM
 from ptqlab.ops.rules import product_count
-from ptqlab.ops.spec import OpSpec, Role, sentence
+from ptqlab.ops.spec import Engine, OpSpec, Role, sentence
 from ptqlab.ops.table import spec_of
 from ptqlab.placement.asks import Ask
 from ptqlab.platforms import Platform
+
+# rule of a TAE operator asked for float: integers inside, float output
+TAE_FLOAT = "tae-float-output"
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Verdict:
     granted   word for the node table
     rule, reason  what decided
     weights   type of the constant operand of a TAE operator; None where there is none
+    output    float type that it writes; None for integers
     """
 
     spec: OpSpec
@@ -32,6 +36,12 @@ class Verdict:
     rule: str
     reason: str
     weights: QType | None = None
+    output: QType | None = None
+
+    @property
+    def in_float(self) -> bool:
+        """The vector unit computes it in float."""
+        return any(t is not None and not t.is_integer for t in self.inputs)
 
     @property
     def dual(self) -> bool:
@@ -61,6 +71,7 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
         reason = f"BPU ({spec.engine.value}): integers of the model stay as they are; no type can be asked for."
         return Verdict(spec, True, (None,) * len(node.inputs), "int32", "native-integers", reason)
     inputs: list[QType | None] = [None] * len(node.inputs)
+    output: QType | None = None
     notes: list[str] = []
     rule = "default" if ask.level == "default" else f"asked-{ask.level}"
     for index in spec.feature_indices(node):
@@ -70,6 +81,9 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
             granted, note, changed = _fixed_type(wanted, index, spec, named=index in ask.inputs)
         if granted is None:
             return Verdict(spec, False, (None,) * len(node.inputs), "float32", changed, note)
+        if changed == TAE_FLOAT:
+            output = widest([QType(wanted), *([] if output is None else [output])])
+            granted = QType.INT8 if index and len(spec.feature_indices(node)) == 2 else granted
         inputs[index] = granted
         if note and note not in notes:
             notes.append(note)
@@ -78,8 +92,13 @@ def _grant(node: ir.Node, spec: OpSpec, ask: Ask, platform: Platform) -> Verdict
     if note:
         notes.append(note)
         rule = changed
+    floats = [t for t in inputs if t is not None and not t.is_integer]
+    if floats:
+        # one operand in float makes the operator one of floats
+        output = widest(floats)
+        inputs = [None if t is None else output for t in inputs]
     reason = " ".join(notes) or _plain_reason(ask, spec)
-    return Verdict(spec, True, tuple(inputs), _granted_word(spec, inputs, weights), rule, reason, weights)
+    return Verdict(spec, True, tuple(inputs), _granted_word(spec, inputs, weights), rule, reason, weights, output)
 
 
 def _weight_type(
@@ -133,8 +152,7 @@ def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | N
         if QType(wanted) not in platform.float_types:
             return None, (f"CPU: {wanted} was asked for and {platform.march} has no float vector unit, so the node "
                           "runs in float on the CPU; int16 keeps it on the BPU."), "no-float-unit"
-        return None, (f"CPU: {wanted} was asked for; {platform.march} has a float vector unit, which this version of "
-                      "ptqlab does not simulate yet, so the node runs in float on the CPU."), "float-unit-not-modelled"
+        return _float_type(QType(wanted), spec, platform)
     if wanted == "dual-int16":
         if not spec.is_tae:
             best = spec.types_on(platform)[-1]
@@ -147,6 +165,20 @@ def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | N
         best = types[-1]
         return best, f"{spec.op_type} has no {wanted} on {platform.march}: {best.value} is given.", "type-not-available"
     return qtype, "", ""
+
+
+def _float_type(wanted: QType, spec: OpSpec, platform: Platform) -> tuple[QType, str, str]:
+    """What a request for float gives where the platform has a float vector unit [our definition]."""
+    if spec.is_tae:
+        note = f"The TAE computes in integers: int16 features and int8 weights are given, and {wanted.value} output."
+        return QType.INT16, note, TAE_FLOAT
+    best = spec.types_on(platform)[-1]
+    if spec.role is Role.PASSIVE:
+        return best, "", ""
+    if spec.engine is not Engine.VAE or spec.plain_output:
+        where = "gives indices or truth values" if spec.plain_output else f"runs in the {spec.engine.value}"
+        return best, f"{spec.op_type} {where} and has no float: {best.value} is given.", "no-float-here"
+    return wanted, "", ""
 
 
 def _plain_reason(ask: Ask, spec: OpSpec) -> str:

@@ -15,20 +15,27 @@ from ptqlab.ops.table import spec_of
 from ptqlab.stages.plan import Group
 
 
-def make_groups(graph: FloatGraph, on_bpu: Collection[str], tails: Collection[str]) -> dict[str, Group]:
-    """Group of every BPU node, keyed by main node; nodes that are alone have a group of their own."""
+def make_groups(
+    graph: FloatGraph, on_bpu: Collection[str], tails: Collection[str], floats: Collection[str] = ()
+) -> dict[str, Group]:
+    """Group of every BPU node, keyed by main node; nodes that are alone have a group of their own.
+
+    Tails and `floats`, nodes that write float, are alone.
+    """
+    integers = set(on_bpu) - set(floats)
     taken: set[str] = set()
     groups: dict[str, Group] = {}
     # backwards, so that a residual Add joins the later of two convolutions: its other operand then exists already
     for node in reversed(graph.nodes):
         name = str(node.name)
         if name in on_bpu and spec_of(node).is_tae:
-            group = Group(name, (name,), _output(node)) if name in tails else _grow(graph, node, on_bpu, taken)
+            alone = name in tails or name in floats
+            group = Group(name, (name,), _output(node)) if alone else _grow(graph, node, integers, taken)
             groups[name] = group
             taken.update(group.members)
     for node in reversed(graph.nodes):
-        if str(node.name) in on_bpu and str(node.name) not in taken:
-            function = _function(node, on_bpu, taken)
+        if str(node.name) in integers and str(node.name) not in taken:
+            function = _function(node, integers, taken)
             if function is not None:
                 groups[function.main] = function
                 taken.update(function.members)

@@ -1,9 +1,12 @@
 """Placement as a short list of steps, each in a module of its own."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptqlab.graph import FloatGraph
 from ptqlab.placement.asks import Asks
 from ptqlab.placement.capability import Verdict, judge
+from ptqlab.placement.floats import spread_floats
 from ptqlab.placement.functions import settle_types
 from ptqlab.placement.grouping import make_groups
 from ptqlab.placement.regions import Regions, find_regions
@@ -21,15 +24,19 @@ def place(graph: FloatGraph, platform: Platform, asks: Asks | None = None) -> Pl
     asks = asks or Asks()
     verdicts = {str(n.name): judge(n, asks.of(str(n.name)), platform) for n in graph.nodes}
     regions = find_regions(graph, verdicts, asks, platform.tail_type.value)
-    groups = make_groups(graph, regions.on_bpu, regions.tails)
+    regions, floats = spread_floats(graph, regions, asks.forces_tail)
+    groups = make_groups(graph, regions.on_bpu, regions.tails, floats)
     regions = settle_types(groups, regions, asks)
     tensors, sources = make_slots(
-        graph, groups, regions.tails, regions.verdicts, asks.output if asks.forces_tail else None
+        graph, groups, regions.tails | floats.keys(), regions.verdicts, asks.output if asks.forces_tail else None
     )
     segments = number_segments(graph, regions.on_bpu)
     member_of = {member: group for group in groups.values() for member in group.members}
     nodes = {
-        str(n.name): _node_plan(str(n.name), n.op_type, regions, asks, segments, member_of.get(str(n.name)), platform)
+        str(n.name): replace(
+            _node_plan(str(n.name), n.op_type, regions, asks, segments, member_of.get(str(n.name)), platform),
+            output=floats.get(str(n.name)),
+        )
         for n in graph.nodes
     }
     return Plan(platform.march, nodes, groups, tensors, sources).verify()

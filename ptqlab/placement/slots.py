@@ -39,6 +39,8 @@ def make_slots(
     movers: dict[str, ir.Node] = {}
     held: dict[str, None] = {}
     for group in groups.values():
+        if verdicts[group.main].in_float:
+            continue
         for tensor, qtype in _reads(graph, group, verdicts):
             held[tensor] = None
             if qtype is not None:

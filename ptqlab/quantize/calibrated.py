@@ -41,11 +41,14 @@ class _Builder:
         self.names: dict[str, str] = {}
         self.edges: dict[tuple[str, str, QType], ir.Value] = {}
         self.stored: dict[str, ir.Value] = {}
+        self.halves: dict[ir.Value, ir.Value] = {}
 
     def build(self) -> CalibratedModel:
         for tensor in self._entries():
             self._store(tensor)
         for group in self.plan.groups.values():
+            if self.plan.nodes[group.main].in_float:
+                continue
             for member in group.members:
                 self._read_edges(self.nodes[member], set(group.members))
             main = self.nodes[group.main]
@@ -53,6 +56,9 @@ class _Builder:
                 self._weights(main)
             elif main.op_type == "MatMul":
                 self._product_operand(main)
+        for name, decided in self.plan.nodes.items():
+            if decided.output is QType.FLOAT16:
+                self._in_half(self.nodes[name], decided.in_float)
         self.graph.sort()
         function = calibration_function()
         self.model.functions[function.identifier()] = function
@@ -62,7 +68,8 @@ class _Builder:
     def _entries(self) -> list[str]:
         """Tensors whose values are rounded to integers where they are made: all held ones but what movers write."""
         moved = {
-            str(o.name) for g in self.plan.groups.values() if spec_of(self.nodes[g.main]).role is Role.PASSIVE
+            str(o.name) for g in self.plan.groups.values()
+            if spec_of(self.nodes[g.main]).role is Role.PASSIVE and self.plan.nodes[g.main].in_integers
             for o in self.nodes[g.main].outputs
         }
         return [t for t in self.plan.tensors if t not in moved]
@@ -72,9 +79,9 @@ class _Builder:
         value = self.values[tensor]
         plan = self.plan.tensors[tensor]
         producer = value.producer()
-        made_on_bpu = producer is not None and self.plan.nodes[str(producer.name)].on_bpu
-        readers = [(n, i) for n, i in value.uses() if made_on_bpu or self._on_bpu(n)]
-        was_output = value.is_graph_output() and made_on_bpu
+        in_codes = producer is not None and self.plan.nodes[str(producer.name)].writes_integers
+        readers = [(n, i) for n, i in value.uses() if in_codes or self._reads_codes(n)]
+        was_output = value.is_graph_output() and in_codes
         node = self._calibration(value, self.encodings.slots[plan.slot], plan.slot, f"{tensor}_HzCalibration",
                                  f"{tensor}_calibrated")
         self._insert(node, value)
@@ -87,7 +94,8 @@ class _Builder:
             for index, output in enumerate(self.graph.outputs):
                 if output is value:
                     self.graph.outputs[index] = out
-        self.names[tensor] = str(out.name)
+        if producer is None or self.plan.nodes[str(producer.name)].output is None:
+            self.names[tensor] = str(out.name)
         self.stored[tensor] = out
 
     def _read_edges(self, node: ir.Node, inside: set[str]) -> None:
@@ -125,9 +133,42 @@ class _Builder:
         self.graph.insert_before(node, made)
         node.replace_input_with(index, made.outputs[0])
 
-    def _on_bpu(self, node: ir.Node) -> bool:
-        """Whether a node is on the BPU; one inside the body of an If or Loop never is."""
-        return node.graph is self.graph and self.plan.nodes[str(node.name)].on_bpu
+    def _reads_codes(self, node: ir.Node) -> bool:
+        """Whether the BPU computes a node on integers; one inside the body of an If or Loop never is."""
+        return node.graph is self.graph and self.plan.nodes[str(node.name)].in_integers
+
+    def _in_half(self, node: ir.Node, reads: bool) -> None:
+        """Round to float16 what a node writes, and what it `reads`: float32 arithmetic between numbers float16 has."""
+        for index, value in enumerate(node.inputs if reads else ()):
+            if value is None or value.dtype != ir.DataType.FLOAT or value in self.halves.values():
+                continue
+            if value not in self.halves:
+                self.halves[value] = self._rounded(value, self._fresh(f"{value.name}_rounded"))
+            node.replace_input_with(index, self.halves[value])
+        for out in node.outputs:
+            if not out.name or out.dtype != ir.DataType.FLOAT:
+                continue
+            readers, tensor = list(out.uses()), str(out.name)
+            out.name = self._fresh(f"{tensor}_float32")
+            rounded = self._rounded(out, tensor)
+            for user, index in readers:
+                user.replace_input_with(index, rounded)
+            for index, output in enumerate(self.graph.outputs):
+                if output is out:
+                    self.graph.outputs[index] = rounded
+            self.halves[out] = rounded
+
+    def _rounded(self, value: ir.Value, output: str) -> ir.Value:
+        """`value` by way of float16, in a tensor named `output`."""
+        made = value
+        for dtype, name in ((ir.DataType.FLOAT16, self._fresh(f"{output}_float16")), (ir.DataType.FLOAT, output)):
+            node = ir.Node("", "Cast", [made], attributes=[ir.AttrInt64("to", int(dtype))], num_outputs=1,
+                           name=self._fresh(f"{output}_to_{dtype.name.lower()}", "node"))
+            node.outputs[0].name, node.outputs[0].shape, node.outputs[0].dtype = name, value.shape, dtype
+            self._insert(node, made)
+            made = node.outputs[0]
+        self.origin[made] = self.origin[value]
+        return made
 
     def _weights(self, node: ir.Node) -> None:
         weight = node.inputs[1]

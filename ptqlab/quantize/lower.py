@@ -36,6 +36,7 @@ class _Lowering:
     def __init__(self, graph: FloatGraph, plan: Plan, encodings: Encodings) -> None:
         self.graph, self.plan, self.encodings = graph, plan, encodings
         self.floats: dict[str, ir.Value] = {}
+        self.halves: dict[str, ir.Value] = {}
         self.codes: dict[str, ir.Value] = {}
         self.views: dict[tuple[str, str, QType], Operand] = {}
         self.integers: dict[str, IntegerTensor] = {}
@@ -88,7 +89,7 @@ class _Lowering:
 
     def output(self, node: ir.Node) -> Encoding | None:
         name = str(node.name)
-        if self.plan.nodes[name].tail:
+        if self.plan.nodes[name].tail or self.plan.nodes[name].output is not None:
             return None
         return self.encodings.slots[self.plan.tensors[self.plan.group_of(name).output].slot]
 
@@ -126,9 +127,13 @@ class _Lowering:
                    attributes: Mapping[str, Any], scale: np.ndarray) -> None:
         tensor = self.plan.group_of(str(node.name)).output
         acc = self._emit(op, str(node.name), inputs, attributes, tensor, "quantized", QType.INT32, (str(node.name),))
-        self.codes[tensor] = acc
         self.integers[tensor] = IntegerTensor(str(acc.name), QType.INT32, scale, 0)
-        self.floats[tensor] = self._dequantize(tensor, acc, scale, 0)
+        # an accumulator is nothing that an integer operator can read: one that reads this tensor quantizes the float
+        if self.plan.nodes[str(node.name)].output is QType.FLOAT16:
+            wide = self._dequantize(tensor, acc, scale, 0, "float32")
+            self.floats[tensor] = self._half(wide, tensor, tensor)
+        else:
+            self.floats[tensor] = self._dequantize(tensor, acc, scale, 0)
 
     def move(self, node: ir.Node, inputs: list[ir.Value | np.ndarray | None], output: int = 0, op: str = "",
              attributes: Mapping[str, Any] | None = None) -> None:
@@ -153,6 +158,9 @@ class _Lowering:
             if name in last:
                 group = last[name]
                 main = self.graph.node(group.main)
+                if self.plan.nodes[group.main].in_float:
+                    self._compute(main, self.plan.nodes[group.main].output)
+                    continue
                 if group.source is not None:
                     members = tuple(self.graph.node(member) for member in group.members)
                     lower_composed(self, main, Composed(self.graph.values[group.source], members))
@@ -192,6 +200,45 @@ class _Lowering:
             out.name, out.shape, out.type = old.name, old.shape, old.type
             if old.name:
                 self.floats[str(old.name)] = out
+
+    def _compute(self, node: ir.Node, qtype: QType | None) -> None:
+        """A node of the float vector unit: float32 arithmetic of what it reads, rounded to its type, by ONNX's
+        operators. For float16 that is numpy's definition, too: +, -, *, / and roots then are what float16 gives."""
+        half = qtype is QType.FLOAT16
+        inputs = [None if v is None else self._half_operand(v) if half else self._float(v) for v in node.inputs]
+        made = ir.Node("", node.op_type, inputs, attributes=list(node.attributes.values()),
+                       num_outputs=len(node.outputs), name=node.name)
+        self.nodes.append(made)
+        made.metadata_props.update({SOURCE: json.dumps([node.name]), DEVICE: "BPU"})
+        for out, old in zip(made.outputs, node.outputs, strict=True):
+            name = str(old.name or "")
+            out.shape, out.type = old.shape, old.type
+            rounded = half and name and old.dtype == ir.DataType.FLOAT
+            out.name = self._fresh(f"{name}_float32") if rounded else name
+            if name:
+                self.floats[name] = self._half(out, name, name) if rounded else out
+
+    def _half_operand(self, value: ir.Value) -> ir.Value:
+        """What a float16 node reads of a tensor: float32 that float16 holds; indices and shapes as they are."""
+        name, producer = str(value.name), value.producer()
+        decided = None if producer is None else self.plan.nodes[str(producer.name)]
+        if value.dtype != ir.DataType.FLOAT or (decided is not None and decided.output is QType.FLOAT16):
+            return self._float(value)
+        if name not in self.halves:
+            array = self.graph.constant(value)
+            if array is not None:
+                self.halves[name] = self._constant(f"{name}_float16", rounded_half(array))
+            else:
+                self.halves[name] = self._half(self._float(value), name, self._fresh(f"{name}_rounded"))
+        return self.halves[name]
+
+    def _half(self, value: ir.Value, tensor: str, output: str) -> ir.Value:
+        """A float32 tensor by way of float16, which rounds it (ties to even; what is too large becomes Inf)."""
+        for dtype, made in ((ir.DataType.FLOAT16, self._fresh(f"{tensor}_float16")), (ir.DataType.FLOAT, output)):
+            node = ir.Node("", "Cast", [value], attributes=[ir.AttrInt64("to", int(dtype))], num_outputs=1,
+                           name=_unused(f"{tensor}_to_{dtype.name.lower()}", self.used_by_nodes))
+            value = self._finish(node, made, self.graph.values[tensor].shape, dtype, ())
+        return value
 
     def _body(self, attribute: ir.Attr) -> ir.Attr:
         """A branch of If or a body of Loop; what it reads from outside, it reads of this graph."""
@@ -265,10 +312,11 @@ class _Lowering:
         }
         return self._emit("Quantize", f"{tensor}_quantize", inputs, attributes, tensor, "quantized", encoding.qtype, ())
 
-    def _dequantize(self, tensor: str, codes: ir.Value, scale: np.ndarray, zero_point: int) -> ir.Value:
+    def _dequantize(self, tensor: str, codes: ir.Value, scale: np.ndarray, zero_point: int,
+                    suffix: str = "") -> ir.Value:
         inputs: dict[str, ir.Value | np.ndarray] = {"x": codes, "scale": np.asarray(scale, np.float32)}
         return self._emit(
-            "Dequantize", f"{tensor}_dequantize", inputs, {"x_zero_point": zero_point}, tensor, "", None, ()
+            "Dequantize", f"{tensor}_dequantize", inputs, {"x_zero_point": zero_point}, tensor, suffix, None, ()
         )
 
     def _stored(self, tensor: str, codes: ir.Value, encoding: Encoding) -> None:
@@ -329,6 +377,12 @@ def _unused(name: str, used: set[str]) -> str:
         unique = f"{name}_{count}"
     used.add(unique)
     return unique
+
+
+def rounded_half(array: np.ndarray) -> np.ndarray:
+    """float32 numbers that float16 holds: each the nearest one, Inf beyond its range."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(np.float32)
 
 
 def _onnx_type(qtype: QType) -> int:

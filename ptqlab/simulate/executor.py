@@ -1,7 +1,7 @@
 """What both executors of an integer model share: the walk over the parts of the schedule, CPU parts in onnxruntime.
 
-CPU parts run the same way everywhere: node by node as the graph says, without onnxruntime's rewriting, so that
-their float results are the same bits in every executor.
+CPU parts, and what the vector unit of the BPU computes in float, run the same way everywhere: node by node as the
+graph says, without onnxruntime's rewriting, so that their float results are the same bits in every executor.
 """
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Executor:
         }
 
     @cached_property
-    def _cpu_sessions(self) -> dict[Part, Session]:
+    def _float_sessions(self) -> dict[Part, Session]:
         return {
             part: session(self._submodel(part), outputs=self.wanted(part), optimise=False, threads=self.threads)
-            for part in self.quantized.parts if part.device == "CPU"
+            for part in self.quantized.parts if part.device == "CPU" or part.floating
         }
 
     def wanted(self, part: Part) -> list[str]:
@@ -54,10 +54,10 @@ class Executor:
         """Outputs and kept tensors by name, for one set of inputs by name."""
         live = {**feeds, **self._constant_outputs}
         for part in self.quantized.parts:
-            if part.device == "BPU":
+            if part.device == "BPU" and not part.floating:
                 live.update(self._run_bpu(part, live))
             else:
-                runner = self._cpu_sessions[part]
+                runner = self._float_sessions[part]
                 # whole numbers that a fast BPU part carried in float32 are handed on in their own type
                 inputs = {name: live[name].astype(self._types[name], copy=False) if name in self._types else live[name]
                           for name in runner.input_names}
@@ -68,7 +68,7 @@ class Executor:
         raise NotImplementedError
 
     def _submodel(self, part: Part) -> ir.Model:
-        """A model of the nodes of one CPU part, as they are."""
+        """A model of the nodes of one float part, as they are."""
         source = self.quantized.model
         values: dict[str, ir.Value] = {}
         initializers: list[ir.Value] = []
@@ -97,7 +97,7 @@ class Executor:
                     values[out.name] = new
             nodes.append(node)
         graph = ir.Graph([v for v in inputs if v is not None], [values[o] for o in self.wanted(part)], nodes=nodes,
-                         initializers=initializers, opset_imports={"": source.opset_imports[""]}, name="cpu_part")
+                         initializers=initializers, opset_imports={"": source.opset_imports[""]}, name="float_part")
         return ir.Model(graph, ir_version=source.ir_version)
 
 

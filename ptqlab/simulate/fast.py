@@ -38,7 +38,7 @@ class FastExecutor(Executor):
     def _sessions(self) -> dict[Part, Session]:
         return {
             part: session(_fast_model(self._nodes, part, self.wanted(part)), threads=self.threads)
-            for part in self.quantized.parts if part.device == "BPU"
+            for part in self.quantized.parts if part.device == "BPU" and not part.floating
         }
 
     def _run_bpu(self, part: Part, live: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -28,6 +28,8 @@ class NodePlan:
     group     name of the main node of the BPU operator that computes this node; its own name when alone
     tail      the accumulator leaves at high precision (int32 on nash-e/m, float32 on nash-b/h/p)
     weights   type of the constant operand of a TAE operator: int8, or int16 for dual-int16; None where there is none
+    output    float type that it writes: of the vector unit's float arithmetic, or of a TAE operator asked for float;
+              None for integers and tails
     """
 
     name: str
@@ -42,10 +44,26 @@ class NodePlan:
     group: str
     tail: bool = False
     weights: QType | None = None
+    output: QType | None = None
 
     @property
     def on_bpu(self) -> bool:
         return self.device is Device.BPU
+
+    @property
+    def in_float(self) -> bool:
+        """The vector unit of the BPU computes it in float."""
+        return any(t is not None and not t.is_integer for t in self.inputs)
+
+    @property
+    def in_integers(self) -> bool:
+        """The BPU computes it on integers; what it writes may be float (`output`)."""
+        return self.on_bpu and not self.in_float
+
+    @property
+    def writes_integers(self) -> bool:
+        """What it writes are codes on the BPU, or a tail's accumulator."""
+        return self.in_integers and self.output is None
 
 
 @dataclass(frozen=True)

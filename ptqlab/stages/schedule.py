@@ -14,7 +14,8 @@ from ptqlab.graph import outer_values
 class Part:
     """Nodes that one device runs in a row; inputs and outputs are tensor names.
 
-    device   "BPU" or "CPU";  segment  number of the BPU segment, None on the CPU
+    device    "BPU" or "CPU";  segment  number of the BPU segment, None on the CPU
+    floating  the vector unit computes the nodes in float; a segment can have several parts of both kinds
     """
 
     device: str
@@ -22,6 +23,15 @@ class Part:
     nodes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    floating: bool = False
+
+
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+
+
+def is_floating(node: ir.Node) -> bool:
+    """Whether a node of an integer model computes on floats: a standard operator that reads or writes them."""
+    return node.domain == "" and any(v is not None and v.dtype in FLOATS for v in (*node.inputs[:1], *node.outputs))
 
 
 def levels(nodes: Iterable[ir.Node], device: Callable[[ir.Node], str]) -> dict[ir.Node, int]:
@@ -58,8 +68,19 @@ def schedule(graph: ir.Graph, device: Callable[[ir.Node], str]) -> tuple[Part, .
     bpu = [key for key in keys if key[1] == "BPU"]
     outputs = {str(v.name) for v in graph.outputs}
     return tuple(
-        Part(key[1], bpu.index(key) if key in bpu else None, *_interface(members[key], outputs)) for key in keys
+        Part(key[1], bpu.index(key) if key in bpu else None, *_interface(nodes, outputs), floating=floating)
+        for key in keys
+        for nodes, floating in (_by_kind(members[key]) if key in bpu else [(members[key], False)])
     )
+
+
+def _by_kind(nodes: list[ir.Node]) -> list[tuple[list[ir.Node], bool]]:
+    """The nodes of a BPU segment in order of execution, those that compute on floats apart."""
+    level = levels(nodes, lambda node: "float" if is_floating(node) else "integer")
+    members: dict[tuple[int, bool], list[ir.Node]] = {}
+    for node in nodes:
+        members.setdefault((level[node], is_floating(node)), []).append(node)
+    return [(members[key], key[1]) for key in sorted(members)]
 
 
 def _interface(nodes: list[ir.Node], outputs: set[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -35,12 +35,12 @@ def plan_of(
         ("int16", "nash-p", QType.INT16, ""),
         ("float16", "nash-e", None, "no-float-unit"),
         ("float32", "nash-m", None, "no-float-unit"),
-        ("float16", "nash-p", None, "float-unit-not-modelled"),
-        ("float32", "nash-b", None, "float-unit-not-modelled"),
+        ("float16", "nash-p", QType.FLOAT16, ""),
+        ("float32", "nash-b", QType.FLOAT32, ""),
     ],
 )
 def test_types_asked_and_given(wanted: str, march: str, granted: QType | None, rule: str) -> None:
-    """Integers are given as asked; a float type means the CPU, with a reason that depends on the platform."""
+    """Integers are given as asked, float where there is a float vector unit; else it means the CPU, with the reason."""
     given, note, changed = grant_type(wanted, OPERATORS["Relu"], platform(march))
     assert (given, changed) == (granted, rule)
     assert bool(note) == bool(rule)
