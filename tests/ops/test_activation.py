@@ -186,10 +186,11 @@ def test_swish_at_known_points() -> None:
 def test_input_and_output_may_differ_in_type(wide: str) -> None:
     """The table is made for the type its operand is read in and the type its readers want."""
     x = span("Tanh")
-    proto = model([node("Tanh", ["x"], "t", "op"), node("Mul", ["t", "t"], "y", "mul")], [value("x", x.shape)],
-                  [value("y", None)])
+    # the Mul has a second operand, or both nodes would be one function of x
+    proto = model([node("Tanh", ["x"], "t", "op"), node("Mul", ["t", "u"], "y", "mul")],
+                  [value("x", x.shape), value("u", x.shape)], [value("y", None)])
     first, second = ("int16", "int8") if wide.startswith("int16") else ("int8", "int16")
-    run = lowered(proto, {"x": x}, asks={"op": Ask(first, level="node"), "mul": Ask(second, level="node")})
+    run = lowered(proto, {"x": x, "u": x}, asks={"op": Ask(first, level="node"), "mul": Ask(second, level="node")})
     assert str(run.codes["x"].dtype) == first and str(run.codes["t"].dtype) == second
     off = np.abs(run.real("t") - np.tanh(run.real("x"))).max() / run.step("t")
     assert off <= 0.51
