@@ -46,9 +46,105 @@ def add_debug(parser: Parser) -> None:
     error.add_argument("-s", "--save-dir", "--save_dir", type=Path, default=Path("debug_result"), metavar="DIR",
                        help="folder for the figure (default: ./debug_result)")
 
+    for name, help in (("plot-distribution", "histograms of weights, activations and outputs of nodes"),
+                       ("get-channelwise-data-distribution", "a box plot per channel of weights and activations"),
+                       ("tensor-analysis", "a table of figures of weights, activations and outputs of nodes")):
+        plots = sub(name, help)
+        plots.add_argument("-n", "--nodes-list", "--nodes_list", required=True, metavar="LIST",
+                           help="nodes, or HzCalibration nodes for a weight or an activation")
+        plots.add_argument("-s", "--save-dir", "--save_dir", type=Path, default=Path("debug_result"), metavar="DIR",
+                           help="folder for the files (default: ./debug_result)")
+        if name == "get-channelwise-data-distribution":
+            plots.add_argument("-a", "--axis", type=int, metavar="N",
+                               help="axis of the channels (default: that of the scales; 1 for activations)")
+        if name == "tensor-analysis":
+            plots.add_argument("-np", "--num-processes", "--num_processes", type=int, default=16, metavar="N",
+                               help="taken for the sake of scripts: one process does it")
+
+    analysis = sub("sensitivity-analysis", "the model's score when sensitive nodes get a better type, one by one")
+    analysis.add_argument("-m", "--metric", default="cosine-similarity", metavar="NAME",
+                          help="cosine-similarity (default), mse, mre, sqnr or chebyshev")
+    analysis.add_argument("-p", "--pick-threshold", "--pick_threshold", type=float, default=0.999, metavar="X",
+                          help="nodes whose sensitivity is worse are taken (default: 0.999)")
+    analysis.add_argument("-d", "--data-num", "--data_num", type=int, default=1, metavar="N",
+                          help="samples (default: 1)")
+    analysis.add_argument("-sn", "--sensitive-nodes", "--sensitive_nodes", metavar="LIST", help="these nodes, in order")
+    analysis.add_argument("-q", "--qtype", default="float32", choices=("float32", "int16"),
+                          help="type they get (default: float32, not quantized)")
+    analysis.add_argument("-sd", "--save-dir", "--save_dir", type=Path, metavar="DIR", help="folder for the figure")
+    _add_runall(sub("runall", "sensitivity, distributions, accumulated error and analysis, into one folder"))
+
     causes = sub("diagnose", "why the worst quantizers hurt, and what to do")
     causes.add_argument("-w", "--worst", type=int, default=5, metavar="N", help="how many (default: 5)")
     causes.add_argument("-d", "--data-num", "--data_num", type=int, default=4, metavar="N", help="samples (default: 4)")
+
+
+def _add_runall(parser: Parser) -> None:
+    """Arguments of `debug runall`; their names are those of the Python function."""
+    lists = "LIST"
+    rows: dict[tuple[str, ...], dict[str, Any]] = {
+        ("-s", "--save-dir", "--save_dir"): {"type": Path, "default": Path("debug_result"), "metavar": "DIR",
+                                             "help": "folder for everything (default: ./debug_result)"},
+        ("-nm", "--ns-metrics", "--ns_metrics"): {"default": "cosine-similarity", "metavar": lists,
+                                                  "help": "metrics of the sensitivity"},
+        ("-o", "--output-node", "--output_node"): {"metavar": "NODE", "help": "compare at this node's output"},
+        ("-nt", "--node-type", "--node_type"): {"default": "[weight,activation]", "metavar": lists,
+                                                "help": "node, weight, activation, or a list (default: the last two)"},
+        ("-dn", "--data-num", "--data_num"): {"type": int, "default": 1, "metavar": "N",
+                                              "help": "samples (default: 1)"},
+        ("-v", "--verbose"): {"nargs": "?", "const": "True", "default": "False", "metavar": "BOOL",
+                              "help": "print the sensitivity tables"},
+        ("-i", "--interested-nodes", "--interested_nodes"): {"metavar": lists, "help": "only these nodes"},
+        ("-dnl", "--dis-nodes-list", "--dis_nodes_list"): {"metavar": lists, "help": "nodes of the histograms"},
+        ("-cn", "--cw-nodes-list", "--cw_nodes_list"): {"metavar": lists, "help": "nodes of the box plots"},
+        ("-a", "--axis"): {"type": int, "metavar": "N", "help": "axis of the channels"},
+        ("-qn", "--quantize-node", "--quantize_node"): {"metavar": lists, "help": "nodes to quantize"},
+        ("-nqn", "--non-quantize-node", "--non_quantize_node"): {"metavar": lists, "help": "all nodes but these"},
+        ("-am", "--ae-metric", "--ae_metric"): {"default": "cosine-similarity", "metavar": "NAME",
+                                                "help": "metric of the accumulated error"},
+        ("-avm", "--average-mode", "--average_mode"): {"nargs": "?", "const": "True", "default": "False",
+                                                       "metavar": "BOOL", "help": "running mean along the graph"},
+        ("-pt", "--pick-threshold", "--pick_threshold"): {"type": float, "default": 0.999, "metavar": "X",
+                                                          "help": "of the analysis (default: 0.999)"},
+        ("-sn", "--sensitive-nodes", "--sensitive_nodes"): {"metavar": lists, "help": "nodes of the analysis"},
+    }
+    for flags, how in rows.items():
+        parser.add_argument(*flags, **how)
+
+
+def _run_plots(args: argparse.Namespace) -> str:
+    """The sub-commands that leave files: what they did, as text."""
+    from ptqlab.result import inspecting
+
+    if args.sub == "plot-distribution":
+        found = inspecting.plot_distribution(args.model, args.data, args.nodes_list, args.save_dir)
+        return f"{len(found)} pages in {args.save_dir}"
+    if args.sub == "get-channelwise-data-distribution":
+        found = inspecting.get_channelwise_data_distribution(
+            args.model, args.data, args.nodes_list, args.axis, args.save_dir)
+        return f"{len(found)} pages in {args.save_dir}"
+    if args.sub == "tensor-analysis":
+        rows = inspecting.tensor_analysis(args.model, args.data, args.nodes_list, args.save_dir)
+        return "\n".join(f"{name}: " + ", ".join(f"{k} {v:g}" for k, v in row.items()) for name, row in rows.items())
+    if args.sub == "sensitivity-analysis":
+        scores = inspecting.sensitivity_analysis(
+            args.model, args.data, args.metric, args.pick_threshold, args.data_num, args.sensitive_nodes, args.qtype,
+            args.save_dir)
+        return "\n".join(f"{name}  {value}" for name, value in scores.items()) or "no node is that sensitive"
+    names = ("save_dir", "ns_metrics", "output_node", "node_type", "data_num", "interested_nodes", "dis_nodes_list",
+             "cw_nodes_list", "axis", "quantize_node", "non_quantize_node", "ae_metric", "pick_threshold",
+             "sensitive_nodes")
+    keywords = {name: getattr(args, name) for name in names}
+    inspecting.runall(args.model, args.data, **{**keywords, "ns_metrics": texts(args.ns_metrics)},
+                      verbose=truth(args.verbose, "--verbose"), average_mode=truth(args.average_mode, "--average-mode"))
+    return f"everything in {args.save_dir}"
+
+
+def texts(words: str) -> list[str]:
+    """A list of names from text."""
+    from ptqlab.debug.arguments import flat, listed
+
+    return flat(listed(words), "debug")
 
 
 def run_debug(args: argparse.Namespace, session: Any) -> Any:
@@ -60,7 +156,8 @@ def run_debug(args: argparse.Namespace, session: Any) -> Any:
 
         told = diagnose(args.model, args.data, worst=args.worst, data_num=args.data_num)
         return Text("\n".join(map(str, told)) or "no quantizer costs more than -60 dB")
-    from ptqlab.debug.arguments import listed
+    if args.sub not in ("plot-acc-error", "get-sensitivity-of-nodes"):
+        return Text(_run_plots(args))
     from ptqlab.result import debugging
 
     if args.sub == "plot-acc-error":
@@ -69,9 +166,8 @@ def run_debug(args: argparse.Namespace, session: Any) -> Any:
             truth(args.average_mode, "--average-mode"), args.save_dir)
         return Text(f"{len(figure.data)} curves: {args.save_dir / 'accumulated_error.html'}")
     truth(args.verbose, "--verbose")
-    metrics = [str(m) for m in listed(args.metrics)]
     return debugging.sensitivity_table(
-        args.model, args.data, metrics=metrics, output_node=args.output_node, node_type=args.node_type,
+        args.model, args.data, metrics=texts(args.metrics), output_node=args.output_node, node_type=args.node_type,
         data_num=args.data_num, interested_nodes=args.interested_nodes, save_dir=args.save_dir)
 
 

@@ -13,13 +13,23 @@ from typing import Any
 
 #: public name -> module that defines it.
 _HOME = {
+    "compare_runs": "ptqlab.result.sensitivity",
     "diagnose": "ptqlab.debug.diagnosis",
+    "get_channelwise_data_distribution": "ptqlab.result.inspecting",
     "get_sensitivity_of_nodes": "ptqlab.result.debugging",
     "plot_acc_error": "ptqlab.result.debugging",
+    "plot_distribution": "ptqlab.result.inspecting",
+    "runall": "ptqlab.result.inspecting",
     "select_sensitive_samples": "ptqlab.debug.select",
+    "sensitivity": "ptqlab.result.sensitivity",
+    "sensitivity_analysis": "ptqlab.result.inspecting",
+    "tensor_analysis": "ptqlab.result.inspecting",
 }
 
-__all__ = ["diagnose", "get_sensitivity_of_nodes", "plot_acc_error", "select_sensitive_samples"]
+__all__ = [
+    "compare_runs", "diagnose", "get_channelwise_data_distribution", "get_sensitivity_of_nodes", "plot_acc_error",
+    "plot_distribution", "runall", "select_sensitive_samples", "sensitivity", "sensitivity_analysis", "tensor_analysis",
+]
 
 
 def __getattr__(name: str) -> Any:

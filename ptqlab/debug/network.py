@@ -19,6 +19,8 @@ from ptqlab.arith.rounding import fake_quantize
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.calibration_node import DOMAIN, NAME, calibration_function, calibration_node
+from ptqlab.ops.spec import Role
+from ptqlab.ops.table import spec_of
 from ptqlab.quantize.calibrated import SLOT
 from ptqlab.stages.calibration import asymmetric
 
@@ -161,16 +163,24 @@ class Network:
 
     @property
     def nodes(self) -> list[str]:
-        """Nodes that read through a quantizer, in graph order; outputs of the model aside."""
-        held = {node for node, _ in self.edges}
-        return [str(n.name) for n in self.graph.nodes if n.name in held and not self._is_output(n)]
+        """Nodes that compute with what a quantizer gives, in graph order; movers and outputs of the model aside."""
+        return [str(n.name) for n in self.graph.nodes
+                if not _is_mover(n) and not self._is_output(n) and self.of_node(str(n.name))]
 
     def _is_output(self, node: ir.Node) -> bool:
         return node.op_type == "Identity" and node.outputs[0].is_graph_output()
 
     def of_node(self, node: str) -> list[str]:
-        """The quantizers on the inputs and weights of a node."""
-        return list(dict.fromkeys(q for (n, _), chain in self.edges.items() if n == node for q in chain))
+        """The quantizers on the inputs and weights of a node; those before movers that it reads count."""
+        found: dict[str, None] = {}
+        for index, value in enumerate(self.graph.node(node).inputs):
+            chain = self.edges.get((node, index))
+            producer = value.producer() if value is not None else None
+            if chain:
+                found.update(dict.fromkeys(chain))
+            elif producer is not None and _is_mover(producer):
+                found.update(dict.fromkeys(self.of_node(str(producer.name))))
+        return list(found)
 
     def of_kind(self, kind: str) -> list[str]:
         """Quantizers of "weight" (constant operands included) or "activation"."""
@@ -201,6 +211,10 @@ def unknown_node(name: str, network: Network, where: str) -> Problem:
     near = nearest(name, known)
     return Problem("PTQ551", where, f"no node {shorten(name)!r}", "a node of the calibrated model",
                    f"nearest names: {', '.join(near)}" if near else "")
+
+
+def _is_mover(node: ir.Node) -> bool:
+    return spec_of(node).role is Role.PASSIVE
 
 
 def _is_quantizer(node: ir.Node) -> bool:

@@ -33,6 +33,27 @@ def test_accumulated_error_and_causes(tmp_path, capsys):
     assert len(told) == 2 and all("Do: " in line for line in told)
 
 
+def test_the_other_sub_commands(tmp_path, capsys):
+    """Pages, a table, an analysis, and everything at once, with the flags of hmct-debugger."""
+    model, data = (str(p) for p in written(tmp_path))
+    out = str(tmp_path / "out")
+    lines = {
+        "plot-distribution": ["-n", "[conv0,x_HzCalibration]", "-s", out],
+        "get-channelwise-data-distribution": ["-n", "['conv0']", "-a", "1", "-s", out],
+        "tensor-analysis": ["-n", "[conv0]", "-s", out, "-np", "4"],
+        "sensitivity-analysis": ["-p", "0.9999999", "-q", "int16", "-sd", out],
+        "runall": ["-s", out, "-nt", "[weight]", "-nm", "[mse]", "-v", "False", "-avm", "True"],
+    }
+    shown = {}
+    for name, words in lines.items():
+        assert main(["debug", name, model, data, *words]) == 0, name
+        shown[name] = capsys.readouterr().out
+    assert shown["plot-distribution"].startswith("2 pages") and shown["tensor-analysis"].startswith("conv0: min ")
+    assert float(shown["sensitivity-analysis"].splitlines()[-1].split()[-1]) > 0.999
+    files = {p.name for p in (tmp_path / "out").rglob("*")}
+    assert {"conv0.html", "tensor_analysis.csv", "sensitivity_analysis.html", "sensitivity_of_weight.log"} <= files
+
+
 def test_tune_from_the_command_line(tmp_path, capsys):
     """A configuration, a target it meets at once; the files lie where they were asked for."""
     config = digits.write_config(tmp_path / "example")

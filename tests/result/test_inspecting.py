@@ -1,0 +1,88 @@
+"""Distributions, box plots, tables of tensors, sensitivity analysis, and all of it at once."""
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from debug_nets import network, written
+
+from ptqlab import debug
+from ptqlab.debug.distribution import values_of
+from ptqlab.errors import PtqError
+
+NAMES = ["w0_conv0_HzCalibration", "x_HzCalibration", "conv1"]
+
+
+def test_values_before_and_after():
+    """Weights and activations through their quantizer; a node in the whole calibrated model."""
+    apart, samples = network()
+    weight, activation, node = values_of(apart, NAMES, samples)
+    assert [v.kind for v in (weight, activation, node)] == ["weight", "activation", "node"]
+    assert np.array_equal(activation.before, np.concatenate([s["x"] for s in samples]))
+    assert np.array_equal(weight.after, apart.quantizers[NAMES[0]](weight.before))
+    assert 0 < np.abs(node.after - node.before).max() < 1 and node.threshold is None
+    assert weight.channels().shape == (8, 36) and activation.channels().shape[0] == 4
+
+
+def test_pages_of_distributions(tmp_path):
+    """One page per name; a node shows its error too, quantizers their threshold."""
+    model, data = written(tmp_path)
+    figures = debug.plot_distribution(model, data, str(NAMES).replace('"', ""), tmp_path / "d")
+    assert list(figures) == NAMES
+    assert [t.name for t in figures["conv1"].data] == ["float", "quantized", "error", "max |x|"]
+    assert len(figures["x_HzCalibration"].layout.shapes) == 2
+    assert {p.name for p in (tmp_path / "d").iterdir()} == {*(f"{n}.html" for n in NAMES), "plotly.min.js"}
+    boxes = debug.get_channelwise_data_distribution(model, data, NAMES[:1], save_dir=None)
+    assert len(boxes[NAMES[0]].data[0].median) == 8
+    with pytest.raises(PtqError, match="axis of"):
+        debug.get_channelwise_data_distribution(model, data, NAMES[:1], axis=9, save_dir=None)
+
+
+def test_names_are_checked(tmp_path):
+    """Unknown names and an empty list are refused."""
+    model, data = written(tmp_path)
+    with pytest.raises(PtqError, match="no node 'conv7'"):
+        debug.plot_distribution(model, data, ["conv7"])
+    with pytest.raises(PtqError, match="an empty list"):
+        debug.tensor_analysis(model, data, "[]")
+
+
+def test_table_of_tensors(tmp_path):
+    """The csv holds what is returned; distinct values fit the bits."""
+    model, data = written(tmp_path)
+    rows = debug.tensor_analysis(model, data, NAMES, tmp_path, data_num=None)
+    assert rows["x_HzCalibration"]["max"] == pytest.approx(12.0) and rows["x_HzCalibration"]["distinct"] <= 256
+    assert rows["x_HzCalibration"]["sqnr"] == pytest.approx(rows["x_HzCalibration"]["sqnr-without-mean"], abs=0.5)
+    with (tmp_path / "tensor_analysis.csv").open(newline="", encoding="utf-8") as handle:
+        read = {row["name"]: row for row in csv.DictReader(handle)}
+    assert float(read["conv1"]["cosine-similarity"]) == rows["conv1"]["cosine-similarity"]
+
+
+def test_raising_all_nodes_gives_the_float_model(tmp_path):
+    """Cumulative: float32 for every node ends at the float model; int16 comes near; few are picked."""
+    model, data = written(tmp_path)
+    nodes = network()[0].nodes
+    scores = debug.sensitivity_analysis(model, data, "mse", sensitive_nodes=nodes, save_dir=tmp_path)
+    assert list(scores) == nodes and scores[nodes[-1]] == 0.0 < scores[nodes[0]]
+    wide = debug.sensitivity_analysis(model, data, "mse", sensitive_nodes=nodes, qtype="int16", output_separated=True)
+    assert 0 < wide[nodes[-1]]["y"] < scores[nodes[0]] / 100
+    assert debug.sensitivity_analysis(model, data, pick_threshold=0.0) == {}
+    assert (tmp_path / "sensitivity_analysis.html").is_file()
+    with pytest.raises(PtqError, match="float32, int16"):
+        debug.sensitivity_analysis(model, data, qtype="int4", sensitive_nodes=nodes)
+
+
+def test_everything_at_once(tmp_path):
+    """runall: the folders and files of hmct-debugger."""
+    model, data = written(tmp_path)
+    found = debug.runall(model, data, tmp_path / "all", pick_threshold=0.99999)
+    folders = {p.name for p in (tmp_path / "all").iterdir()}
+    assert folders == {"node_sensitivity", "data_distribution", "channelwise_distribution", "accumulate_error",
+                       "sensitivity_analysis"}
+    logs = {p.name for p in (tmp_path / "all" / "node_sensitivity").iterdir()}
+    assert logs == {"sensitivity_of_weight.log", "sensitivity_of_activation.log"}
+    assert set(found["accumulate_error"]) == {"weight", "activation"}
+    assert len(found["data_distribution"]) == len(found["channelwise_distribution"]) == 4 + 5
+    nodes = debug.runall(model, data, tmp_path / "nodes", node_type=["node"])
+    assert "conv0" in nodes["sensitivity_of_node"] and "w0_conv0_HzCalibration" in nodes["data_distribution"]
