@@ -152,7 +152,7 @@ def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | N
         if QType(wanted) not in platform.float_types:
             return None, (f"CPU: {wanted} was asked for and {platform.march} has no float vector unit, so the node "
                           "runs in float on the CPU; int16 keeps it on the BPU."), "no-float-unit"
-        return _float_type(QType(wanted), spec, platform)
+        return float_type(QType(wanted), spec, platform)
     if wanted == "dual-int16":
         if not spec.is_tae:
             best = spec.types_on(platform)[-1]
@@ -167,8 +167,12 @@ def grant_type(wanted: str, spec: OpSpec, platform: Platform) -> tuple[QType | N
     return qtype, "", ""
 
 
-def _float_type(wanted: QType, spec: OpSpec, platform: Platform) -> tuple[QType, str, str]:
-    """What a request for float gives where the platform has a float vector unit [our definition]."""
+def float_type(wanted: QType, spec: OpSpec, platform: Platform) -> tuple[QType, str, str]:
+    """What a request for float gives where the platform has a float vector unit [our definition].
+
+    Operators of the VAE compute in it. The TAE stays integer: int16 features, int8 weights, float output. What the AAE
+    runs, and what gives indices or truth values, gets its widest integers. Movers take what their neighbours have.
+    """
     if spec.is_tae:
         note = f"The TAE computes in integers: int16 features and int8 weights are given, and {wanted.value} output."
         return QType.INT16, note, TAE_FLOAT

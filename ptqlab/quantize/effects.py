@@ -24,7 +24,8 @@ Alive = Mapping[str, Sequence[int]]
 def entries_of(graph: FloatGraph, plan: Plan) -> dict[str, list[str]]:
     """Slot -> its tensors whose values are rounded where they are made (all but what movers pass on)."""
     moved = {
-        str(o.name) for g in plan.groups.values() if spec_of(graph.node(g.main)).role is Role.PASSIVE
+        str(o.name) for g in plan.groups.values()
+        if spec_of(graph.node(g.main)).role is Role.PASSIVE and plan.nodes[g.main].in_integers
         for o in graph.node(g.main).outputs
     }
     entries: dict[str, list[str]] = {}
@@ -35,10 +36,10 @@ def entries_of(graph: FloatGraph, plan: Plan) -> dict[str, list[str]]:
 
 
 def quantized_readers(graph: FloatGraph, plan: Plan, tensor: str) -> list[str]:
-    """Nodes that read a held tensor as the BPU holds it: those on the BPU, and all of them if the BPU made it."""
+    """Nodes that read a held tensor as codes: integer operators of the BPU, and all nodes if one of these made it."""
     producer = graph.producer(tensor)
-    made = producer is not None and plan.nodes[str(producer.name)].on_bpu
-    return [str(n.name) for n in graph.consumers(tensor) if made or plan.nodes[str(n.name)].on_bpu]
+    made = producer is not None and plan.nodes[str(producer.name)].writes_integers
+    return [str(n.name) for n in graph.consumers(tensor) if made or plan.nodes[str(n.name)].in_integers]
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from ptqlab.ops import functions, masks, matmul
 from ptqlab.ops.integer import DOMAIN, INTEGER_OPS, IntegerOp, accumulate, image, norm, products, scaling, softmax
 from ptqlab.ops.integer.movers import MOVERS
 from ptqlab.ops.rules import PRODUCTS
+from ptqlab.placement import capability, floats
 from ptqlab.platforms.march import PLATFORMS
-from ptqlab.quantize import image_inputs, means, weights
+from ptqlab.quantize import image_inputs, lower, means, weights
 from ptqlab.stages import calibration
 
 HEAD = f"""# Definitions
@@ -37,6 +38,13 @@ WORDS = """`x >> s` is an arithmetic shift, `clamp` saturates to the range of th
 Relu or Clip computed inside), `_zp` is a zero point, `m` and `s` are the multiplier and shift of a real ratio,
 `G` are the guard bits. `rescale` is defined above. Inputs in brackets; an operator's name begins with the types of its
 features, `Add` behind it means a residual operand, `Tail` the accumulator as output.
+"""
+FLOATS = """
+A float16 operator rounds what it reads and what it writes to float16 and computes between in float32, as one standard
+ONNX operator each (our definition). For +, -, *, /, square root, comparison and clamping that is exactly float16
+arithmetic, since 24 bits of float32 are more than twice the 11 of float16; sums over an axis are float32 sums. There is
+no clamp: beyond 65504 is Inf, and the first node where that happens is reported. float32 operators are ONNX's, one by
+one. An integer operator that reads a float tensor reads it quantized; a float operator reads codes dequantized.
 """
 
 
@@ -57,6 +65,7 @@ def definitions_page() -> str:
         _section("Tables", tables, functions),
         _section("Softmax", softmax),
         _section("Normalizations", norm),
+        _section("Floats of the vector unit", lower.rounded_half, capability.float_type, floats.spread_floats) + FLOATS,
         _section("Images", image, image_inputs) + "\n" + _colours(),
         "## Integer operators\n\n" + WORDS + "\n" + _operators(INTEGER_OPS.values()),
         "## Movers\n\n" + _movers(),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from core_models import EDGES
 from lowered import Lowered, lowered
 from models import init, ints, model, node, random, value
 from small import all_engines_agree, compiled
@@ -218,3 +219,13 @@ def test_a_float16_convolution_with_an_int8_reader() -> None:
     assert np.array_equal(got, half(got).astype(np.float32))
     assert np.abs(made.real("c") - got).max() <= made.step("c") / 2 * 1.001
     assert made.cosine("y") > 0.999
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("word", "march"), [("float16", "nash-p"), ("float32", "nash-b")])
+@pytest.mark.parametrize("edge", sorted(EDGES))
+def test_models_at_the_edge_in_float(edge: str, word: str, march: str, tmp_path: Path) -> None:
+    """Every small model that tries the core, all of it asked for in float: files and engines give the same bits."""
+    proto, feeds = EDGES[edge]()
+    config = {"model_config": {"all_node_type": word}}
+    all_engines_agree(compiled(proto, feeds, tmp_path, march=march, samples=1, quant_config=config), feeds)
