@@ -1,9 +1,14 @@
-"""Gathering and scattering by constant indices: codes change their place and nothing else."""
+"""Gathering and scattering by constant indices: codes change their place and nothing else; and embeddings, rows of a
+constant table by computed indices."""
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.arith.rounding import quantize
+from ptqlab.errors import Finding
 from ptqlab.ops.layout import lower_move
 from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.ops.rules import float_tensors, not_empty
@@ -21,6 +26,16 @@ def constant_indices(node: ir.Node, platform: Platform) -> str | None:
 def computed_data(node: ir.Node, platform: Platform) -> str | None:
     """What is gathered from must be computed; a constant table stays with the CPU, which reads it exactly."""
     return None if constant(node.inputs[0]) is None else f"{node.inputs[0].name} is constant"  # type: ignore[union-attr]
+
+
+def finite_table(node: ir.Node, platform: Platform) -> str | None:
+    """A constant table that is gathered from holds finite numbers."""
+    table = constant(node.inputs[0])
+    if table is None:
+        return None
+    with np.errstate(invalid="ignore"):
+        total = table.sum(dtype=np.float64)  # of finite float32 numbers it cannot leave float64
+    return None if np.isfinite(total) else "NaN or Inf"
 
 
 def no_reduction(node: ir.Node, platform: Platform) -> str | None:
@@ -51,6 +66,37 @@ def lower_scatter(ctx: Lowering, node: ir.Node) -> None:
     ctx.move(node, [ctx.read(node, 0).value, ctx.constant(node, 1), ctx.read(node, 2).value])
 
 
+def lower_embedding(ctx: Lowering, node: ir.Node) -> None:
+    """The table in codes of the output; what the calibration data never chose may lie beyond them, and is told."""
+    table, out = ctx.constant(node, 0), ctx.output(node)
+    assert table is not None and out is not None, "a constant table, and only TAE operators leave at high precision"
+    step = float(out.scale)
+    low, high = ((code - out.zero_point) * step for code in (out.low, out.high))
+    beyond = int(np.count_nonzero((table < low - step / 2) | (table > high + step / 2)))
+    if beyond:
+        ctx.report(Finding(
+            "PTQ515",
+            f"{node.op_type} {node.name}: {beyond} of {table.size} entries of its table lie outside of "
+            f"{low:.4g} .. {high:.4g}, what its threshold holds, and are held at the end of it",
+            (str(node.name),), "calibration data with more of the indices shows the threshold more of the table",
+            "note",
+        ))
+    # held inside of the range, which saturation gives anyway: 3.4e38 over a small scale leaves float32
+    codes = quantize(np.clip(table, low, high), out.scale, out.zero_point, out.low, out.high)
+    ctx.move(node, [np.asarray(codes, out.qtype.numpy), ctx.plain(node, 1)])
+
+
+def is_embedding(node: ir.Node) -> bool:
+    """Whether a node takes rows of a constant float32 table by computed indices."""
+    data, indices = node.inputs[0], input_value(node, 1)
+    table = constant(data) is not None and data is not None and data.dtype == ir.DataType.FLOAT
+    return table and indices is not None and constant(indices) is None
+
+
+def gather_of(node: ir.Node) -> OpSpec:
+    return EMBEDDING if is_embedding(node) else GATHER
+
+
 def _gather(op_type: str) -> OpSpec:
     return OpSpec(op_type, Role.PASSIVE, Engine.TRANS, features=(0,),
                   rules=(float_tensors, constant_indices, computed_data, not_empty), lower=lower_move,
@@ -64,7 +110,12 @@ def _scatter(op_type: str) -> OpSpec:
                   note="by constant indices; data and updates share one threshold")
 
 
+GATHER = replace(_gather("Gather"), note="by constant indices; they are never quantized. Of a constant table by "
+                 "computed indices: active, the table held in codes of the output, in the type its readers ask for")
+EMBEDDING = OpSpec("Gather", Role.ACTIVE, Engine.TRANS, features=(), rules=(finite_table, not_empty),
+                   lower=lower_embedding, note=GATHER.note)
 SPECS = (
-    *(_gather(name) for name in ("Gather", "GatherElements", "GatherND")),
+    GATHER,
+    *(_gather(name) for name in ("GatherElements", "GatherND")),
     *(_scatter(name) for name in ("ScatterND", "ScatterElements")),
 )

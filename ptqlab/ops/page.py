@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptqlab.ops.gather import EMBEDDING
 from ptqlab.ops.resize import NEAREST
 from ptqlab.ops.spec import OpSpec, Role, sentence
 from ptqlab.ops.table import OPERATORS
@@ -68,7 +69,8 @@ def operators_page(platform: Platform | None = None) -> str:
     lines += ["", "## On the CPU, in float", "", "| Operator | Reason | Source |", "| --- | --- | --- |"]
     lines += [f"| {r.op_type} | {r.note.split(': ', 1)[-1]} | {r.source} |" for r in rows if r.on == "CPU"]
     lines += ["", RULES + "| Rule | |", "| --- | --- |"]
-    lines += [f"| {name} | {text} |" for name, text in sorted(sentences([*OPERATORS.values(), NEAREST]).items())]
+    rules = sentences([*OPERATORS.values(), NEAREST, EMBEDDING])
+    lines += [f"| {name} | {text} |" for name, text in sorted(rules.items())]
     return "\n".join(lines) + "\n"
 
 

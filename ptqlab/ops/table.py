@@ -26,7 +26,9 @@ from ptqlab.ops import (
 from ptqlab.ops.spec import Engine, OpSpec, Role
 
 # operators of which the node decides what it is
-VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {"Resize": resize.resize_of, "Cast": reduce.cast_of}
+VARIANTS: dict[str, Callable[[ir.Node], OpSpec]] = {
+    "Resize": resize.resize_of, "Cast": reduce.cast_of, "Gather": gather.gather_of,
+}
 
 OPERATORS: dict[str, OpSpec] = {
     spec.op_type: spec

@@ -118,16 +118,17 @@ def test_scatter_elements_into_a_constant() -> None:
 
 
 def test_reasons_on_the_cpu() -> None:
-    """Computed indices, a constant table and a reduction: the rule and what the node has."""
+    """Computed indices, a table that is not finite and a reduction: the rule and what the node has."""
     net = model(
         [node("Mul", ["x", "two"], "a", "scale"), node("Gather", ["a", "ids"], "g", "computed"),
          node("Gather", ["table", "ids"], "t", "embedding"),
          node("ScatterElements", ["a", "k", "a"], "s", "adds", axis=0, reduction="add")],
         [value("x", [3, 2]), value("ids", [2], 7)], [value("g", None), value("t", None), value("s", None)],
-        [init("two", np.float32(2)), init("table", random(5, 2)), init("k", np.zeros((3, 2), I))], opset=19)
+        [init("two", np.float32(2)), init("table", np.array([[np.inf, -np.inf]], np.float32)),
+         init("k", np.zeros((3, 2), I))], opset=19)
     plan = place(optimize(load(net)), platform("nash-e"), Asks({"scale": Ask("int8", level="node")}))
     rules = [plan.nodes[n].rule for n in ("computed", "embedding", "adds")]
-    assert rules == ["constant_indices", "constant_indices", "no_reduction"]
+    assert rules == ["constant_indices", "finite_table", "no_reduction"]
     assert "reduction add" in plan.nodes["adds"].reason and "ids are computed" in plan.nodes["computed"].reason
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ptqlab.errors import Problem, PtqError
+
 TO_THE_END = (2**31 - 1, 2**63 - 1)
 
 
@@ -71,8 +73,14 @@ def tile(attrs: Mapping[str, Any], x: np.ndarray, repeats: np.ndarray) -> np.nda
 
 
 def gather(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Negative indices count from the end, here and below."""
-    return np.take(x, indices, axis=attrs.get("axis", 0))
+    """Negative indices count from the end, here and below. PtqError for one outside: they may be a model's input."""
+    axis = attrs.get("axis", 0)
+    size = x.shape[axis]
+    outside = indices[(indices < -size) | (indices >= size)]
+    if outside.size:
+        raise PtqError(Problem("PTQ120", "indices of Gather", f"index {outside.flat[0]}", f"{-size} to {size - 1}"),
+                       "Running the model")
+    return np.take(x, indices, axis=axis)
 
 
 def gather_elements(attrs: Mapping[str, Any], x: np.ndarray, indices: np.ndarray) -> np.ndarray:
