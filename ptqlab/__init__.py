@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CheckResult": "ptqlab.result.shown",
     "CompileResult": "ptqlab.result.compiled",
+    "SensitivityResult": "ptqlab.result.sensitivity",
     "TuneResult": "ptqlab.result.tuning",
     "FastPerfResult": "ptqlab.result.shown",
     "Finding": "ptqlab.errors",
@@ -34,6 +35,7 @@ _HOME = {
     "load": "ptqlab.result.api",
     "load_ipython_extension": "ptqlab.notebook.extension",
     "operators": "ptqlab.result.looks",
+    "sensitivity": "ptqlab.result.sensitivity",
     "set_language": "ptqlab.report.words",
     "tune": "ptqlab.result.tuning",
     "verify": "ptqlab.result.looks",
@@ -41,14 +43,15 @@ _HOME = {
 }
 
 __all__ = [
-    "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime", "TuneResult",
-    "__version__",
+    "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime",
+    "SensitivityResult", "TuneResult", "__version__",
     "check", "compile", "estimate", "fast_perf", "infer", "info", "insert_transpose", "load",
     "load_ipython_extension", "operators",
-    "set_language", "tune", "unload_ipython_extension", "verify",
+    "sensitivity", "set_language", "tune", "unload_ipython_extension", "verify",
 ]
 
 if TYPE_CHECKING:
+    from ptqlab import debug as debug
     from ptqlab.errors import Finding, Problem, PtqError
     from ptqlab.graph.layout import insert_transpose
     from ptqlab.notebook.extension import load_ipython_extension, unload_ipython_extension
@@ -57,11 +60,14 @@ if TYPE_CHECKING:
     from ptqlab.result.api import compile, load
     from ptqlab.result.compiled import CompileResult
     from ptqlab.result.looks import check, estimate, fast_perf, infer, info, operators, verify
+    from ptqlab.result.sensitivity import SensitivityResult, sensitivity
     from ptqlab.result.shown import CheckResult, FastPerfResult
     from ptqlab.result.tuning import TuneResult, tune
 
 
 def __getattr__(name: str) -> Any:
+    if name == "debug":  # a module with functions of its own
+        return importlib.import_module("ptqlab.debug")
     if name not in _HOME:
         raise AttributeError(f"ptqlab has no {name!r}; it has {', '.join(sorted(__all__))}")
     value = getattr(importlib.import_module(_HOME[name]), name)

@@ -166,9 +166,14 @@ def run_debug(args: argparse.Namespace, session: Any) -> Any:
             truth(args.average_mode, "--average-mode"), args.save_dir)
         return Text(f"{len(figure.data)} curves: {args.save_dir / 'accumulated_error.html'}")
     truth(args.verbose, "--verbose")
-    return debugging.sensitivity_table(
+    from ptqlab.events import Watch
+    from ptqlab.result.api import watched
+
+    watch = Watch()
+    return watched(lambda: debugging.sensitivity_table(
         args.model, args.data, metrics=texts(args.metrics), output_node=args.output_node, node_type=args.node_type,
-        data_num=args.data_num, interested_nodes=args.interested_nodes, save_dir=args.save_dir)
+        data_num=args.data_num, interested_nodes=args.interested_nodes, save_dir=args.save_dir, watch=watch,
+    ), watch, session.progress)
 
 
 def truth(word: str, where: str) -> bool:

@@ -11,6 +11,14 @@ from ptqlab.events import Watch
 from ptqlab.examples import digits
 
 
+def test_public_names():
+    """The functions are found under ptqlab.debug without importing it first."""
+    assert ptqlab.debug is debug and ptqlab.sensitivity is debug.sensitivity
+    assert all(callable(getattr(ptqlab.debug, name)) for name in debug.__all__)
+    with pytest.raises(AttributeError, match=r"ptqlab\.debug has no 'plot'; it has compare_runs"):
+        _ = debug.plot
+
+
 def test_frame_and_heatmap():
     """Every node with every part and type; int16 activations hurt far less than int8 ones."""
     apart, samples = network({"activation": {"calibration_type": "max"}})  # it clips nothing, in either type
