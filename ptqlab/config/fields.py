@@ -73,6 +73,7 @@ COMPILE_MODES = ("latency", "bandwidth", "balance")
 OPTIMIZE_LEVELS = ("O0", "O1", "O2")
 CACHE_MODES = ("disable", "enable", "force_overwrite")
 MODEL_OUTPUT_INT8, MODEL_OUTPUT_INT16, RUN_FAST = "set_model_output_int8", "set_model_output_int16", "run_fast"
+RECIPES = ("asymmetric", "inverted-residual", "ceiling")
 NO_EFFECT = "is deprecated and has no effect"
 
 MODEL = (
@@ -146,6 +147,9 @@ CALIBRATION = (
     Field("calibration_type", "choice", "",
           "how thresholds are found; nothing: the best of several is searched; mse is ptqlab's own",
           "校准方法，不填则自动搜索（mse 为 ptqlab 扩展）", ("kl", "max", "mse", "skip", "default", "mix")),
+    Field("recipe", "choice", None,
+          "quant_config entries that one word stands for, completed by your own; ptqlab's own key",
+          "量化配置预设（ptqlab 扩展）", RECIPES),
     Field("thresholds", "file", None,
           "thresholds to be taken as they are: a record or calibrated model of an earlier run, or {tensor: T}; the "
           "rest is calibrated; ptqlab's own key", "直接使用的阈值文件（ptqlab 扩展）"),

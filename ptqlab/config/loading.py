@@ -262,6 +262,7 @@ def calibration_parameters(
         given.get("run_on_cpu", ()),
         given.get("run_on_bpu", ()),
         given.get("optimization"),
+        given.get("recipe"),
         threshold_file(ledger, given),
         quant,
     )

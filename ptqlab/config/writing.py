@@ -92,6 +92,8 @@ def calibration_group(cfg: Config) -> dict[str, Any]:
             out[key] = ";".join(getattr(given, key))
     if given.optimization:
         out["optimization"] = given.optimization
+    if given.recipe:
+        out["recipe"] = given.recipe
     if given.thresholds is not None:
         out["thresholds"] = str(given.thresholds)
     quant = given.quant.to_dict()

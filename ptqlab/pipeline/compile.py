@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
@@ -25,7 +25,9 @@ from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
 from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
+from ptqlab.pipeline.layer_search import raised
 from ptqlab.pipeline.measure import Measures, measure, overflow_finding
+from ptqlab.pipeline.presets import with_preset
 from ptqlab.placement import Asks, place
 from ptqlab.platforms import Platform, platform
 from ptqlab.quantize.calibrate import calibrate
@@ -34,6 +36,7 @@ from ptqlab.quantize.doctor import examine
 from ptqlab.quantize.encode import encode
 from ptqlab.quantize.lower import lower
 from ptqlab.quantize.samples import Samples, load_samples, random_samples
+from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import CalibratedModel
 from ptqlab.stages.record import Record
@@ -92,10 +95,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     asks, plan = _place(run, graph, target)
     samples = _samples(run, graph)
     with run.stage("calibrate", counts_itself=True):
-        recipe = requests.make_recipe(graph, plan, run.config)
-        with workers.opened(run.executor) as pool:
-            store = requests.store(run.config)
-            calibration = calibrate(graph, plan, samples, len(samples), run.watch, recipe, pool, store)
+        asks, plan, calibration = _calibrate(run, graph, target, asks, plan, samples)
         run.watch.log(f"calibration: {calibration.method}")
         run.tell(calibration.findings)
         encodings = encode(graph, plan, calibration)
@@ -174,6 +174,8 @@ def _optimize(run: _Run, graph: FloatGraph) -> FloatGraph:
 
 def _place(run: _Run, graph: FloatGraph, target: Platform) -> tuple[Asks, Plan]:
     with run.stage("place"):
+        run.config, notes = with_preset(run.config, graph, target)
+        run.tell(notes)
         asks, findings = requests.make_asks(graph, run.config)
         run.tell(findings)
         plan = place(graph, target, asks)
@@ -182,6 +184,24 @@ def _place(run: _Run, graph: FloatGraph, target: Platform) -> tuple[Asks, Plan]:
         on_bpu = sum(n.on_bpu for n in plan.nodes.values())
         run.watch.log(f"{on_bpu} of {len(plan.nodes)} nodes on the BPU in {plan.segments} segment(s)")
     return asks, plan
+
+
+def _calibrate(
+    run: _Run, graph: FloatGraph, target: Platform, asks: Asks, plan: Plan, samples: Samples
+) -> tuple[Asks, Plan, Calibration]:
+    """Thresholds; after a layer search those of the plan with better types for the worst nodes."""
+    with workers.opened(run.executor) as pool:
+        store, total = requests.store(run.config), len(samples)
+        asked = requests.make_recipe(graph, plan, run.config)
+        found = calibrate(graph, plan, samples, total, run.watch, asked, pool, store)
+        if run.config.calibration.quant.layer_search is None:
+            return asks, plan, found
+        quant, answer = raised(run.config.calibration.quant, graph, plan, found, samples, run.watch, pool)
+        run.config = replace(run.config, calibration=replace(run.config.calibration, quant=quant))
+        asks, plan = _place(run, graph, target)
+        asked = requests.make_recipe(graph, plan, run.config)
+        found = calibrate(graph, plan, samples, total, run.watch, asked, pool, store)
+        return asks, plan, replace(found, answers={**found.answers, "layer_search": answer})
 
 
 def _samples(run: _Run, graph: FloatGraph) -> Samples:

@@ -156,11 +156,6 @@ def calibration_answers(config: Config) -> list[Finding]:
     findings = []
     if any(any(e.activation["per_channel"].value) for e in quant.entries() if "per_channel" in e.activation):
         findings.append(_answered("per_channel for activations", "one threshold per tensor"))
-    for key, setting in (
-        ("search.layer", quant.layer_search),
-    ):
-        if setting:
-            findings.append(_answered(key, f"no {key}"))
     return findings
 
 

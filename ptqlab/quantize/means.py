@@ -42,6 +42,11 @@ def input_mean(reach: Reach, x: np.ndarray) -> np.ndarray:
 
     Sums run in float32 along one axis and in float64 from there on, always in the same order.
     """
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN and Inf are told by the observers, and correct no bias
+        return _mean(reach, x)
+
+
+def _mean(reach: Reach, x: np.ndarray) -> np.ndarray:
     if not reach.kernel:
         flat = x.reshape(-1, x.shape[-1])
         return flat.sum(axis=0, dtype=np.float64) / max(flat.shape[0], 1)

@@ -1,0 +1,79 @@
+"""Recipes by name: what they stand for, that the user's own settings win, and what they are worth."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calibration_nets import mobile
+from models import MODELS
+
+import ptqlab
+from ptqlab.config import QuantConfig
+from ptqlab.config.fields import RECIPES
+from ptqlab.pipeline.presets import PRESETS, completed
+from ptqlab.platforms import platform
+
+
+def test_words_and_recipes_are_the_same() -> None:
+    """Every word of the configuration has a recipe and every recipe a word."""
+    assert set(RECIPES) == set(PRESETS)
+
+
+@pytest.mark.parametrize("march", ["nash-b", "nash-e", "nash-m", "nash-h", "nash-p"])
+def test_the_ceiling(march: str) -> None:
+    """int16 with int16 weights on b, e and m; float16 with int16 products on h and p."""
+    graph, _, _ = mobile(1)
+    quant, _ = completed(QuantConfig(), "ceiling", graph, platform(march))
+    assert quant.to_dict() == {
+        "model_config": {"all_node_type": "float16" if march in ("nash-h", "nash-p") else "int16"},
+        "op_config": {"Conv": {"qtype": "dual-int16"}, "Gemm": {"qtype": "dual-int16"}},
+    }
+
+
+def test_the_inverted_residual_recipe() -> None:
+    """Three convolutions in dual-int16, residual Adds in int16, the rest asymmetric int8 with corrected biases."""
+    graph, _, _ = mobile(1)
+    quant, told = completed(QuantConfig(), "inverted-residual", graph, platform("nash-e"))
+    assert quant.to_dict()["node_config"] == {
+        "conv0": {"qtype": "dual-int16"}, "conv1": {"qtype": "dual-int16"}, "conv2": {"qtype": "dual-int16"},
+        "add": {"qtype": "int16"},
+    }
+    assert quant.to_dict()["model_config"]["activation"] == {"calibration_type": "mse", "asymmetric": True}
+    assert (told.code, told.severity) == ("PTQ445", "note")
+    assert "4 node_config entries" in told.message
+
+
+def test_the_users_own_settings_win() -> None:
+    """Key by key on every level; what only the recipe says is added."""
+    own: dict[str, Any] = {
+        "model_config": {"all_node_type": "int8", "activation": {"calibration_type": "kl"},
+                         "weight": {"bias_correction": {"num_sample": 3}}},
+        "op_config": {"conv": {"qtype": "int16"}}, "node_config": {"add": {"qtype": "int8"}},
+    }
+    graph, _, _ = mobile(1)
+    quant = QuantConfig.parse(own)
+    ceiling = completed(quant, "ceiling", graph, platform("nash-e"))[0].to_dict()
+    assert ceiling["model_config"]["all_node_type"] == "int8"
+    assert ceiling["op_config"] == {"conv": {"qtype": "int16"}, "Gemm": {"qtype": "dual-int16"}}
+    mixed = completed(quant, "inverted-residual", graph, platform("nash-e"))[0].to_dict()
+    assert mixed["model_config"]["activation"] == {"calibration_type": "kl", "asymmetric": True}
+    assert mixed["model_config"]["weight"]["bias_correction"]["num_sample"] == 3
+    assert mixed["node_config"]["add"] == {"qtype": "int8"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_compile_by_recipe(recipe: str, tmp_path: Path) -> None:
+    """The keyword works, the record holds the quant_config it stood for, and that alone gives the same result."""
+    import onnx
+
+    model, feeds = MODELS["mobile_block"]()
+    onnx.save(model, tmp_path / "net.onnx")
+    given = {"model": str(tmp_path / "net.onnx"), "march": "nash-e", "progress": False,
+             "calibration_data": {name: [x, x / 2] for name, x in feeds.items()}}
+    run = ptqlab.compile(**given, recipe=recipe, working_dir=tmp_path / "a")
+    assert run.record.quant_config
+    assert any(f.code == "PTQ445" for f in run.record.findings)
+    again = ptqlab.compile(**given, quant_config=run.record.quant_config, working_dir=tmp_path / "b")
+    assert again.outputs.equals(run.outputs)
+    assert not any(f.code == "PTQ445" for f in again.record.findings)
