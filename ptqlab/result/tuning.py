@@ -9,7 +9,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +177,9 @@ class _Tuner:
         self.max_tensors, self.max_latency_us, self.calibration = max_tensors, max_latency_us, calibration
         self.data_num = data_num
         self.steps: list[Step] = []
-        self.found: dict[int, Candidate] = {}
+        # of the many candidates only that of the last kept step stays in memory
+        self.current: Candidate | None = None
+        self.wide_at_first = 0
 
     def run(self) -> TuneResult:
         self.bench = Workbench(self.settings, self.data_num, self.watch)
@@ -191,7 +193,10 @@ class _Tuner:
         best = self.best
         simulated = None
         if not stopped:
-            outputs = self.bench.simulated(self.found[best.number], self.watch)
+            last = [s for s in self.steps if s.kept][-1]
+            candidate = self.current if best is last else None
+            candidate = candidate or self.bench.candidate(_parsed(best.quant_config), self.watch)
+            outputs = self.bench.simulated(candidate, self.watch)
             simulated = (min(a.cosine for a in outputs), min(a.sqnr for a in outputs))
         return TuneResult(self.steps, best, self.target, self.metric, self.settings, None, simulated, stopped)
 
@@ -221,7 +226,7 @@ class _Tuner:
                     best = tried if tried.kept else best
             if _figure(best, self.metric) >= self.target:
                 return
-            order = self._order(best)
+            order = self._order(best.latency_us)
             raised = 0
             while order and _figure(best, self.metric) < self.target:
                 at_a_time = 1 if raised < SINGLE_STEPS else 1 + raised // 4
@@ -237,27 +242,30 @@ class _Tuner:
 
     def _try(self, quant: Mapping[str, Any], what: str, kept: bool | None, best: Step | None = None) -> Step:
         """Measure a quant_config; without `kept` it is kept if it is better than `best` and not too slow."""
-        candidate = self.bench.candidate(QuantConfig.parse(copy.deepcopy(dict(quant))), self.watch)
-        first = self.found.get(0, candidate)
-        more = sum(t.stored.bits == 16 for s, t in candidate.plan.tensors.items() if s == t.slot)
-        less = sum(t.stored.bits == 16 for s, t in first.plan.tensors.items() if s == t.slot)
+        candidate = self.bench.candidate(_parsed(quant), self.watch)
+        wide = sum(t.stored.bits == 16 for s, t in candidate.plan.tensors.items() if s == t.slot)
         number = len(self.steps)
-        step = Step(number, what, candidate.cosine, candidate.sqnr, candidate.latency_us, more - less, True, quant)
+        if number == 0:
+            self.wide_at_first = wide
+        step = Step(number, what, candidate.cosine, candidate.sqnr, candidate.latency_us, wide - self.wide_at_first,
+                    True, quant)
         if kept is None:
             assert best is not None
             gain = _known(step.sqnr) - _known(best.sqnr)
             tensors = self.max_tensors is None or step.int16 <= self.max_tensors
             better = gain > (0.0 if step.int16 == best.int16 else -WORSE_DB)
-            step = Step(**{**vars(step), "kept": better and tensors and self._affordable(step)})
-        self.found[number] = candidate
+            step = replace(step, kept=better and tensors and self._affordable(step))
+        if step.kept:
+            self.current = candidate
         self.steps.append(step)
         self.watch.log(f"tune {number}: {what}: cosine {step.cosine:.6f}, {step.sqnr:.2f} dB, {step.latency_us:.1f} us"
                        + ("" if step.kept else ", taken back"))
         return step
 
-    def _order(self, step: Step) -> list[Raise]:
-        """Tensors in int8, those first that gain most per latency."""
-        candidate, graph = self.found[step.number], self.bench.graph
+    def _order(self, latency_us: float) -> list[Raise]:
+        """Tensors in int8 of the current candidate, those first that gain most per latency."""
+        candidate, graph = self.current, self.bench.graph
+        assert candidate is not None, "the first step is kept"
         network = Network(candidate.calibrated.model, graph.model)
         readers = slot_readers(graph, candidate.plan)
         low = [s for s in readers if candidate.plan.tensors[s].stored.bits == 8]
@@ -266,7 +274,11 @@ class _Tuner:
         what_if = perf.WhatIf(perf.from_plan(graph, candidate.plan), march)
         entries = self.bench.config.calibration.quant.nodes
         fixed = {graph.aliases.get(n, n) for n, e in entries.items() if e.qtype is not None or e.inputs}
-        return raises(noise, readers, fixed, lambda change: what_if.effect(change).added_us, step.latency_us)
+        return raises(noise, readers, fixed, lambda change: what_if.effect(change).added_us, latency_us)
+
+
+def _parsed(quant: Mapping[str, Any]) -> QuantConfig:
+    return QuantConfig.parse(copy.deepcopy(dict(quant)))
 
 
 def _figure(step: Step, metric: str) -> float:
@@ -312,7 +324,7 @@ def raised_config(quant: Mapping[str, Any], group: list[Raise]) -> dict[str, Any
 def _write(result: TuneResult, tuner: _Tuner, folder: Path) -> None:
     """quant_config.json by the fewest rules, final_quant_config.json node by node, tuning_report.md."""
     graph = tuner.bench.graph
-    final = QuantConfig.parse(copy.deepcopy(result.quant_config))
+    final = _parsed(result.quant_config)
     op_types = {str(n.name): n.op_type for n in graph.nodes}
     least = _least(final, op_types, graph.aliases)
     result.quant_config = least
