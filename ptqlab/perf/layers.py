@@ -10,6 +10,7 @@ import onnx_ir as ir
 from ptqlab.arith.formats import QType, widest
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.node import attribute, shape
+from ptqlab.ops.table import spec_of
 from ptqlab.perf.layer import TAE_OPS, Layer, linked
 from ptqlab.perf.work import PASSES
 from ptqlab.stages.plan import Group, Plan
@@ -58,7 +59,8 @@ def _layer(graph: FloatGraph, plan: Plan, unit: _Unit, origin: Mapping[str, int]
     outputs = [v for v in _last(unit).outputs if v.name]
     decided = plan.nodes[str(main.name)]
     stored = plan.tensors.get(unit.output)
-    features = [t for t in decided.inputs if t is not None]
+    fixed = spec_of(main).fixed_types
+    features = [t for i, t in enumerate(decided.inputs) if t is not None and i not in fixed]
     weights = main.inputs[1].const_value if main.op_type in TAE_OPS and main.inputs[1] is not None else None
     convolution = main.op_type in ("Conv", "ConvTranspose")
     return Layer(

@@ -39,6 +39,11 @@ class Verdict:
     output: QType | None = None
 
     @property
+    def asked_types(self) -> tuple[QType, ...]:
+        """Types of its activations, without those that are one type whatever is asked."""
+        return tuple(t for i, t in enumerate(self.inputs) if t is not None and i not in self.spec.fixed_types)
+
+    @property
     def in_float(self) -> bool:
         """The vector unit computes it in float."""
         return any(t is not None and not t.is_integer for t in self.inputs)
@@ -130,7 +135,7 @@ def _wanted(node: ir.Node, spec: OpSpec, ask: Ask, index: int) -> str:
 
 
 def _granted_word(spec: OpSpec, inputs: list[QType | None], weights: QType | None) -> str:
-    types = [t for t in inputs if t is not None]
+    types = [t for i, t in enumerate(inputs) if t is not None and i not in spec.fixed_types]
     if spec.is_tae and [*types, *([] if weights is None else [weights])] == [QType.INT16, QType.INT16]:
         return "dual-int16"
     if spec.is_tae and types == [QType.INT16, QType.INT8]:

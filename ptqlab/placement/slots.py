@@ -122,5 +122,5 @@ def _own_types(writers: Mapping[str, Group], verdicts: Mapping[str, Verdict], te
     types: list[QType] = []
     for tensor in tensors:
         if tensor in writers:
-            types += [t for m in writers[tensor].members for t in verdicts[m].inputs if t is not None]
+            types += [t for m in writers[tensor].members for t in verdicts[m].asked_types]
     return types

@@ -55,7 +55,8 @@ def test_bilinear_is_near_float(constant: bool, padding: str, align: int, asymme
     """Half a step of what is read and written, and what the rounding of weights or places costs."""
     made = sampled(constant, places(), padding_mode=padding, align_corners=align, mode="bilinear",
                    asymmetric=asymmetric)
-    assert made.plan.nodes["op"].device is Device.BPU and made.plan.nodes["op"].granted in ("int8", "int16/int8")
+    assert made.plan.nodes["op"].device is Device.BPU and made.plan.nodes["op"].granted == "int8"
+    assert made.plan.tensors["y"].stored is QType.INT8
     bound = 0.51 * made.step("y") + 0.51 * made.step("a") + 2.0**-13 * float(np.abs(made.floats["a"]).max())
     if not constant:
         off = 0.5 * made.step("g") * max(SIZE) / 2 + 2.0**-15 * 1.4 * max(SIZE) / 2 + 0.5 / ONE
@@ -186,3 +187,25 @@ def test_against_loops(kind: tuple[str, dict[str, int]], step: int, height: int,
             weight = max(0, ONE - abs(px - w * ONE)) * max(0, ONE - abs(py - h * ONE))
             total += weight * (int(x[n, c, h, w]) - zero)
         assert got[n, c, i, j] == clamped(rescaled(total, int(out[0]), int(out[1])), attributes)
+
+
+def test_a_grid_that_the_bpu_computes_is_stored_in_int16() -> None:
+    """The type that its reader has, whatever is asked for the model; another reader may take it as int8."""
+    nodes = [node("Mul", ["x", "two"], "a", "scale"), node("Tanh", ["p"], "g", "grid"),
+             node("GridSample", ["a", "g"], "s", "op"), node("Neg", ["g"], "n", "other"),
+             node("Mul", ["n", "two"], "z", "scale2"), node("Relu", ["s"], "y", "relu")]
+    inputs = [value("x", SIZE), value("p", (2, 5, 4, 2))]
+    net = model(nodes, inputs, [value("y", None), value("z", None)], [init("two", np.float32(2))], opset=19)
+    made = lowered(net, {"x": random(*SIZE, seed=1), "p": places()},
+                   asks={n.name: Ask("int8", level="node") for n in nodes})
+    assert made.plan.tensors["g"].stored is QType.INT16 and made.plan.tensors["s"].stored is QType.INT8
+    assert made.codes["g"].dtype == np.int16 and "Rescale" in made.operators()
+    assert made.cosine("y") > 0.9995 and made.cosine("z") > 0.9995
+
+
+def test_fixed_weights_keep_their_sum() -> None:
+    """Inside of the image the weights of every output add up to one, so that a flat image stays flat."""
+    made = sampled(True, places(seed=8), padding_mode="border")
+    index, weight = fixed_taps(made.graph.node("op"))
+    assert (weight.astype(np.int64).sum(axis=-1) == 1 << TAP_BITS).all() and weight.min() >= 0
+    assert index.shape == weight.shape == (2, 5, 4, 4)
