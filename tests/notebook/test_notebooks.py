@@ -58,7 +58,7 @@ def test_quickstart_shows_what_it_promises(tmp_path):
     assert any("Quantized Cosine" in page and "Reason" in page and "<table" in page for page in pages)
     assert any("application/vnd.plotly.v1+json" in o.get("data", {}) for o in outputs)
     assert any("<dt>Why</dt>" in page for page in pages)
-    (table,) = [page for page in pages if "accuracy" in page]
+    (table,) = [page for page in pages if "<th>accuracy</th>" in page]
     exact, int8, mixed = map(float, re.findall(r"<td>([\d.]+)</td>", table))
     assert exact > 0.97
     assert min(int8, mixed) > exact - 0.01
