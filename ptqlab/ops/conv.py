@@ -43,7 +43,10 @@ def lower_accumulating(
         scale = accumulator_scale.astype(np.float32).reshape(channel_shape)
         ctx.write_tail(node, f"{prefix}Tail", inputs, attributes, scale)
         return
-    inputs |= scaled_by("", (accumulator_scale / float(out.scale)).reshape(channel_shape))
+    ratio, steps = accumulator_scale / float(out.scale), ctx.channels(node)
+    if steps is not None:
+        ratio = ratio / steps.astype(np.float64).ravel()
+    inputs |= scaled_by("", ratio.reshape(channel_shape))
     attributes |= output_attributes(ctx, node, out)
     residual = ctx.residual(node)
     if residual is None:

@@ -72,6 +72,9 @@ class Encoding:
 class WeightEncoding:
     """Integer weights of one node: codes and the float32 scale of each output channel (one entry per channel).
 
+    factors     steps of the input's channels, shaped to multiply the weights as the node holds them; the codes stand
+                for weight * factors. None where the input has one step
+
     correction  what was added to the float bias of each channel for the mean error of the weights, float64; None
                 where biases are not corrected. `bias` holds it already.
     """
@@ -80,6 +83,7 @@ class WeightEncoding:
     scale: np.ndarray
     bias: np.ndarray
     correction: np.ndarray | None = None
+    factors: np.ndarray | None = None
 
     @property
     def qtype(self) -> QType:
@@ -118,6 +122,9 @@ class Lowering(Protocol):
 
     def output(self, node: ir.Node) -> Encoding | None:
         """Encoding of what the node's group writes; None for a high-precision tail."""
+
+    def channels(self, node: ir.Node) -> np.ndarray | None:
+        """Factors of the output's step per channel, None where all have one step."""
 
     def bounds(self, node: ir.Node) -> tuple[int, int]:
         """Codes to which the group clamps its output (fused Relu or Clip included)."""

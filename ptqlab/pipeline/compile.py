@@ -180,7 +180,6 @@ def _place(run: _Run, graph: FloatGraph, target: Platform) -> tuple[Asks, Plan]:
         run.tell(findings)
         plan = place(graph, target, asks)
         run.tell(requests.without_effect(plan, asks))
-        run.tell(requests.calibration_answers(run.config))
         on_bpu = sum(n.on_bpu for n in plan.nodes.values())
         run.watch.log(f"{on_bpu} of {len(plan.nodes)} nodes on the BPU in {plan.segments} segment(s)")
     return asks, plan

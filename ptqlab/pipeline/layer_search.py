@@ -32,8 +32,7 @@ def raised(
     search = quant.layer_search
     assert search is not None
     metric = METRICS[search.metric]
-    slots = encode_slots(plan, calibration).slots
-    effects = slot_effects(graph, plan, slots, samples, len(samples), watch, executor)
+    effects = slot_effects(graph, plan, encode_slots(plan, calibration), samples, len(samples), watch, executor)
     scores = {slot: metric.score(agreements) for slot, agreements in effects.items()}
     ranked = sorted(scores, key=lambda slot: scores[slot], reverse=not metric.higher)
     readers = slot_readers(graph, plan)

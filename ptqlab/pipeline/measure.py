@@ -130,15 +130,17 @@ def _integer_name(tensor: str, quantized: QuantizedModel | None, finals: set[str
     """The tensor of the integer model to look at: codes where they are stored, float at outputs and on the CPU."""
     assert quantized is not None
     stored = quantized.integers.get(tensor)
-    if stored is None or tensor in finals or stored.scale.size > 1:
+    if stored is None or tensor in finals or stored.qtype is QType.INT32:
         return tensor
     return stored.name
 
 
 def _centred(values: np.ndarray, tensor: str, name: str, quantized: QuantizedModel | None) -> np.ndarray:
-    """Codes minus their zero point: in proportion to the real values, which is all a cosine asks for."""
+    """Codes minus their zero point, by the step of each channel where they differ: in proportion to the real values,
+    which is all a cosine asks for."""
     assert quantized is not None
     if name == tensor:
         return values
-    zero_point = quantized.integers[tensor].zero_point
-    return values - np.float32(zero_point) if zero_point else values
+    stored = quantized.integers[tensor]
+    centred = values - np.float32(stored.zero_point) if stored.zero_point else values
+    return centred * stored.scale.astype(np.float32) if stored.scale.size > 1 else centred

@@ -148,16 +148,3 @@ def store(config: Config) -> Store:
     if compiler.cache_mode == "disable" or compiler.cache_path is None:
         return session_store()
     return session_store(compiler.cache_path, fresh=compiler.cache_mode == "force_overwrite")
-
-
-def calibration_answers(config: Config) -> list[Finding]:
-    """What of the calibration settings is answered by something else in this version."""
-    quant = config.calibration.quant
-    findings = []
-    if any(any(e.activation["per_channel"].value) for e in quant.entries() if "per_channel" in e.activation):
-        findings.append(_answered("per_channel for activations", "one threshold per tensor"))
-    return findings
-
-
-def _answered(asked: str, given: str) -> Finding:
-    return Finding("PTQ411", f"{asked} was asked for; this version of ptqlab does not have it yet and gives {given}.")

@@ -11,6 +11,8 @@ from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize.balance import unbalanced
+from ptqlab.quantize.channels import find_channels
+from ptqlab.quantize.confirm import confirmed, granted, reach_of
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.diagnosis import diagnose
 from ptqlab.quantize.encode import is_weighted
@@ -65,16 +67,20 @@ def calibrate(
     """
     recipe = recipe or plain(plan)
     correction = recipe.correction
+    channels = find_channels(graph, plan) if _asks_per_channel(recipe) else None
     statistics = observe(
         graph, bins_needed(plan, recipe), samples, total, watch,
         corrected=weighted_nodes(graph, plan) if correction else (),
         with_means=correction.num_sample if correction else 0,
+        trailing={} if channels is None else channels.trailing,
         executor=executor,
         store=store,
     )
     findings = list(recipe.findings)
     options = {
-        slot: slot_options(graph, slot, sources, statistics.seen, recipe.slots[slot], findings)
+        slot: slot_options(
+            graph, slot, sources, statistics.seen, recipe.slots[slot], findings, reach_of(slot, channels, statistics)
+        )
         for slot, sources in plan.sources.items()
     }
     if recipe.loaded:
@@ -97,14 +103,21 @@ def calibrate(
     elif recipe.search:
         found, scores = modelwise(graph, plan, recipe, options, found, samples, total, watch, executor, store)
         answers |= {"search": recipe.search, "metric": recipe.metric, "scores": [s.to_dict() for s in scores]}
-    if recipe.search:
+    elif any(t.channels for t in found.thresholds.values()):
+        found, told_scores = confirmed(graph, plan, found, options, total, recipe, samples, watch, executor)
+        answers |= told_scores
+    if recipe.search or channels is not None:
         found = replace(found, method=_chosen(found, recipe), answers=answers)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     uneven = unbalanced(graph, plan, found.thresholds, statistics.seen)
-    noticed = diagnose(graph, plan, recipe, statistics, found.thresholds)
+    noticed = granted(found, recipe) + diagnose(graph, plan, recipe, statistics, found.thresholds)
     found = replace(found, findings=(*found.findings, *_large(graph, plan, found), *uneven, *noticed))
     return found.verify()
+
+
+def _asks_per_channel(recipe: Recipe) -> bool:
+    return any(m.per_channel for ask in recipe.slots.values() for m in ask.methods)
 
 
 def _judged(
@@ -128,15 +141,14 @@ def _large(graph: FloatGraph, plan: Plan, found: Calibration) -> list[Finding]:
 
 
 def _chosen(found: Calibration, recipe: Recipe) -> str:
-    """What a search chose, in words; the methods of few slots are counted together."""
+    """What a search or a trial chose, in words, with the number of tensors where they differ."""
     counts: dict[str, int] = {}
     for slot, threshold in found.thresholds.items():
-        if len(recipe.slots[slot].methods) > 1 and "all-zero" not in threshold.tags:
+        if (len(recipe.slots[slot].methods) > 1 or not recipe.search) and "all-zero" not in threshold.tags:
             counts[threshold.method] = counts.get(threshold.method, 0) + 1
-    if len(counts) == 1:
-        return f"{next(iter(counts))} ({recipe.search} search)"
-    words = ", ".join(f"{word} for {n} tensors" for word, n in sorted(counts.items(), key=lambda item: -item[1]))
-    return f"{words} ({recipe.search} search)"
+    by_count = sorted(counts.items(), key=lambda item: -item[1])
+    words = ", ".join(f"{word} for {n} tensors" if len(counts) > 1 else word for word, n in by_count)
+    return f"{words} ({recipe.search} search)" if recipe.search else words
 
 
 def _has_kl(options: SlotOptions) -> bool:

@@ -176,6 +176,8 @@ class _Builder:
         encoding = self.encodings.weights[str(node.name)]
         assert weight.shape is not None, "a constant has a shape"
         qtype, along = encoding.qtype, per_weight(node, encoding.scale, len(weight.shape))
+        if encoding.factors is not None:
+            along = along / encoding.factors
         name = f"{weight.name}_{node.name}"
         made = calibration_node(
             weight, self._fresh(f"{name}_HzCalibration", "node"), self._fresh(f"{name}_calibrated"),
@@ -245,17 +247,20 @@ class _Builder:
         return unique
 
     def _calibration(self, value: ir.Value, encoding: Encoding, slot: str, name: str, output: str) -> ir.Node:
+        steps = self.encodings.channels.get(slot, np.float32(1))
         made = calibration_node(
             value,
             self._fresh(name, "node"),
             self._fresh(output),
-            scales=np.asarray(encoding.scale),
-            thresholds=np.asarray(self.encodings.thresholds[slot]),
+            scales=np.asarray(encoding.scale * steps),
+            thresholds=np.asarray(np.float32(self.encodings.thresholds[slot]) * steps),
             zero_point=encoding.zero_point,
             low=encoding.low,
             high=encoding.high,
             bits=encoding.qtype.bits,
             kind="activation",
+            axis=-1 if steps.size == 1 else len(value.shape or ()) - steps.ndim,
+            shape=steps.shape or None,
         )
         self.origin[made.outputs[0]] = self.origin[value]
         made.metadata_props.update({SLOT: slot, QTYPE: encoding.qtype.value})

@@ -69,7 +69,7 @@ def _slot(graph: FloatGraph, plan: Plan, name: str, threshold: Threshold, statis
     halves = merged(s.even for s in seen), merged(s.odd for s in seen)
     nodes = tuple(str(p.name) for t in plan.sources[name] if (p := graph.producer(t)) is not None)
     largest = [statistics.channels[t] for t in plan.sources[name] if t in statistics.channels]
-    channels = largest[0] if len(largest) == 1 else None
+    channels = largest[0].max(axis=0) if len(largest) == 1 else None
     return _Slot(name, nodes, threshold, plan.tensors[name].stored.qmax, halves, channels)
 
 

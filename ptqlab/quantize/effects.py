@@ -15,10 +15,13 @@ from ptqlab.ops.table import spec_of
 from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
 from ptqlab.quantize.pieces import Head, Map, piece_model, quantizer_names
 from ptqlab.quantize.trial import numbers_of
+from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 
 NAMES = quantizer_names("piece")
 Alive = Mapping[str, Sequence[int]]
+# an encoding and, where channels have steps of their own, their factors
+Rounding = tuple[Encoding, np.ndarray | None]
 
 
 def entries_of(graph: FloatGraph, plan: Plan) -> dict[str, list[str]]:
@@ -84,13 +87,13 @@ def _agreement(truth: np.ndarray, got: np.ndarray) -> Agreement:
     return agreement
 
 
-def race(graph: FloatGraph, plan: Plan, candidates: Mapping[str, Sequence[Encoding]]) -> Race:
+def race(graph: FloatGraph, plan: Plan, candidates: Mapping[str, Sequence[Rounding]]) -> Race:
     """The job that measures every candidate of every slot named; slots that nothing rounds are left out."""
     cuts = Map(graph)
     entries = entries_of(graph, plan)
     pieces: dict[Head, PortableSession] = {}
     tasks: dict[str, Task] = {}
-    for slot, encodings in candidates.items():
+    for slot, roundings in candidates.items():
         if slot not in entries:
             continue
         head = cuts.head(entries[slot])
@@ -101,7 +104,7 @@ def race(graph: FloatGraph, plan: Plan, candidates: Mapping[str, Sequence[Encodi
         quantized = {e: quantized_readers(graph, plan, e) for e in entries[slot]}
         tasks[slot] = Task(
             head, PortableSession(piece_model(graph, head, quantized)), tuple((p, pieces[p]) for p in behind),
-            tuple(numbers_of(NAMES, e) for e in encodings),
+            tuple(numbers_of(NAMES, e, steps) for e, steps in roundings),
         )
     return Race(graph, cuts, tasks)
 
@@ -116,11 +119,11 @@ def pooled(agreements: Sequence[list[Agreement]]) -> list[Agreement]:
 
 
 def slot_effects(
-    graph: FloatGraph, plan: Plan, encodings: Mapping[str, Encoding], samples: SampleSet, total: int, watch: Watch,
+    graph: FloatGraph, plan: Plan, encodings: Encodings, samples: SampleSet, total: int, watch: Watch,
     executor: Executor | None = None,
 ) -> dict[str, list[Agreement]]:
     """Slot -> agreement of every output with the float model when this slot alone is rounded, by its encoding."""
-    job = race(graph, plan, {slot: [e] for slot, e in encodings.items()})
+    job = race(graph, plan, {slot: [(e, encodings.channels.get(slot))] for slot, e in encodings.slots.items()})
     alive = dict.fromkeys(job.tasks, (0,))
     found: dict[str, list[list[Agreement]]] = {slot: [] for slot in job.tasks}
     with watch.stage("rank", total) as stage:

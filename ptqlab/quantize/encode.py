@@ -10,6 +10,7 @@ from ptqlab.graph import FloatGraph
 from ptqlab.ops.node import has_weights
 from ptqlab.ops.spec import WeightEncoding
 from ptqlab.ops.table import spec_of
+from ptqlab.quantize.channels import along_input
 from ptqlab.quantize.weights import encode_weights
 from ptqlab.stages.calibration import Calibration, Encodings, encoding
 from ptqlab.stages.plan import Plan
@@ -20,7 +21,8 @@ def encode_slots(plan: Plan, calibration: Calibration) -> Encodings:
     thresholds = {slot: t.value for slot, t in calibration.thresholds.items()}
     bounds = {slot: t.bounds for slot, t in calibration.thresholds.items() if t.bounds is not None}
     slots = {slot: encoding(thresholds[slot], bounds.get(slot), plan.tensors[slot].stored) for slot in thresholds}
-    return Encodings(slots, {}, (), thresholds, bounds)
+    channels = {slot: s for slot, t in calibration.thresholds.items() if (s := t.steps) is not None}
+    return Encodings(slots, {}, (), thresholds, bounds, channels)
 
 
 def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings:
@@ -35,7 +37,8 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         qtype = node_plan.inputs[0] if node_plan.inputs else None
         if qtype is None or not is_weighted(graph, plan, group.main):
             continue
-        x = encodings.view(plan.tensors[str(node.inputs[0].name)].slot, qtype)  # type: ignore[union-attr]
+        slot = plan.tensors[str(node.inputs[0].name)].slot  # type: ignore[union-attr]
+        x, steps = encodings.view(slot, qtype), encodings.channels.get(slot)
         added = None
         if group.bias_add is not None:
             add = graph.node(group.bias_add)
@@ -47,7 +50,8 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         if mean is not None and not np.isfinite(mean).all():  # told already: values that are NaN or Inf
             mean = None
         assert node_plan.weights is not None, f"{group.main} has weights without a type"
-        weights[group.main], widened = encode_weights(node, added, x, mean, node_plan.weights)
+        factors = None if steps is None else along_input(node, steps)
+        weights[group.main], widened = encode_weights(node, added, x, mean, node_plan.weights, factors)
         if widened:
             wide[group.main] = len(widened)
     if broken:

@@ -162,8 +162,9 @@ def with_loaded(
             base = replace(base, tags=tuple(t for t in base.tags if t != "all-zero"))
         low, high = chosen.bounds or (-chosen.value, chosen.value)
         clipped = options[slot].clipped(low, high)
-        threshold = replace(base, value=chosen.value, bounds=chosen.bounds, method="load", note="", clipped=clipped)
-        result[slot] = replace(options[slot], asked=options[slot].asked[:1], thresholds=(threshold,))
+        threshold = replace(base, value=chosen.value, bounds=chosen.bounds, channels=(), trailing=0, method="load",
+                            note="", clipped=clipped)
+        result[slot] = replace(options[slot], asked=options[slot].asked[:1], thresholds=(threshold,), trial=())
     return result, _findings(plan, by_slot, loaded, where)
 
 

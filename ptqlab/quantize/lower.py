@@ -93,6 +93,10 @@ class _Lowering:
             return None
         return self.encodings.slots[self.plan.tensors[self.plan.group_of(name).output].slot]
 
+    def channels(self, node: ir.Node) -> np.ndarray | None:
+        tensor = self.plan.group_of(str(node.name)).output
+        return self.encodings.channels.get(self.plan.tensors[tensor].slot) if tensor in self.plan.tensors else None
+
     def bounds(self, node: ir.Node) -> tuple[int, int]:
         encoding, group = self.output(node), self.plan.group_of(str(node.name))
         assert encoding is not None
@@ -321,9 +325,9 @@ class _Lowering:
 
     def _stored(self, tensor: str, codes: ir.Value, encoding: Encoding) -> None:
         self.codes[tensor] = codes
-        self.integers[tensor] = IntegerTensor(
-            str(codes.name), encoding.qtype, np.asarray(encoding.scale), encoding.zero_point
-        )
+        steps = self.encodings.channels.get(self.plan.tensors[tensor].slot)
+        scale = np.asarray(encoding.scale if steps is None else encoding.scale * steps)
+        self.integers[tensor] = IntegerTensor(str(codes.name), encoding.qtype, scale, encoding.zero_point)
 
     def _emit(self, op: str, name: str, inputs: Mapping[str, ir.Value | np.ndarray], attributes: Mapping[str, Any],
               tensor: str, suffix: str, qtype: QType | None, nodes: tuple[str, ...],

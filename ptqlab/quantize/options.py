@@ -9,6 +9,7 @@ import numpy as np
 from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize import methods
+from ptqlab.quantize.channels import factors
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.observe import Observer, Seen, merged
 from ptqlab.quantize.recipe import SlotAsk
@@ -19,19 +20,37 @@ SAFE_THRESHOLD = 1.0
 # Smaller values count as zeros: with 2^16 steps below them, float32 loses the bits of a scale, or all of it.
 SMALLEST_THRESHOLD = 1e-30
 LARGE_THRESHOLD = 8000.0
-PER_CHANNEL = "one threshold for the whole tensor: thresholds per channel are not there yet"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What is known of a slot's channels.
+
+    largest   max |x| of each channel;  half  the same from the samples of even number alone
+    trailing  axes behind the channels
+    limit     bound of a fused Clip, beyond which one clamp would not do for all channels
+    why_not   why the slot keeps one step, "" where it need not
+    """
+
+    largest: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    half: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    trailing: int = 0
+    limit: float = float("inf")
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
 class SlotOptions:
     """Thresholds of a slot by candidate, in the order of `asked`; equal ones stand there as often as they came out.
 
-    seen  what was seen of the slot
+    seen   what was seen of the slot
+    trial  the thresholds with steps per channel from the samples of even number alone, for a trial on the others
     """
 
     asked: tuple[Method, ...]
     thresholds: tuple[Threshold, ...]
     seen: Observer = field(default_factory=Observer, compare=False, repr=False)
+    trial: tuple[Threshold, ...] = ()
 
     @property
     def count(self) -> int:
@@ -43,19 +62,28 @@ class SlotOptions:
         return clipped_share(self.seen, low, high)
 
     @property
-    def distinct(self) -> tuple[Threshold, ...]:
-        """Each threshold that makes a difference once."""
-        kept: dict[tuple[float, tuple[float, float] | None], Threshold] = {}
-        for threshold in self.thresholds:
-            kept.setdefault((threshold.value, threshold.bounds), threshold)
+    def distinct(self) -> tuple[int, ...]:
+        """Numbers of the candidates, each threshold that makes a difference once."""
+        kept: dict[tuple[float, tuple[float, float] | None, tuple[float, ...]], int] = {}
+        for index, threshold in enumerate(self.thresholds):
+            kept.setdefault((threshold.value, threshold.bounds, threshold.channels), index)
         return tuple(kept.values())
+
+    @property
+    def per_channel(self) -> bool:
+        """Whether a candidate has steps per channel, which samples that did not set them have to confirm."""
+        return any(t.channels for t in self.thresholds)
+
+    def tried(self, index: int) -> Threshold:
+        """The threshold of a candidate as a trial takes it."""
+        return self.trial[index] if self.trial else self.thresholds[index]
 
 
 def slot_options(
     graph: FloatGraph, slot: str, sources: Sequence[str], seen: Mapping[str, Seen], ask: SlotAsk,
-    findings: list[Finding],
+    findings: list[Finding], reach: Reach | None = None,
 ) -> SlotOptions:
-    """Thresholds of one slot from what was seen of its sources."""
+    """Thresholds of one slot from what was seen of its sources; `reach`: of its channels, where they are wanted."""
     whole = merged(seen[t].whole for t in sources)
     where, nodes = place(graph, slot, sources)
     if whole.not_finite:
@@ -66,7 +94,8 @@ def slot_options(
         return SlotOptions(ask.methods, (safe,) * len(ask.methods))
     tags = ("constant",) if whole.low == whole.high else ()
     base = Threshold(whole.low, whole.high, whole.largest, "max", tags, asked=_asked(ask))
-    return SlotOptions(ask.methods, tuple(_threshold(base, m, whole, ask) for m in ask.methods), whole)
+    found = tuple(_threshold(base, m, whole, ask, reach) for m in ask.methods)
+    return SlotOptions(ask.methods, found, whole, tuple(_for_trial(t, reach) for t in found))
 
 
 def place(graph: FloatGraph, slot: str, sources: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -75,13 +104,30 @@ def place(graph: FloatGraph, slot: str, sources: Sequence[str]) -> tuple[str, tu
     return f"tensor {slot}" + (f" (node {nodes[0]})" if nodes else ""), nodes
 
 
-def _threshold(base: Threshold, method: Method, whole: Observer, ask: SlotAsk) -> Threshold:
+def _threshold(base: Threshold, method: Method, whole: Observer, ask: SlotAsk, reach: Reach | None) -> Threshold:
     found = methods.apply(method, whole, ask.qtype)
-    notes = [n for n in (found.note, PER_CHANNEL if method.per_channel else "") if n]
-    given = replace(method, per_channel=False)
     low, high = found.bounds or (-found.value, found.value)
-    return replace(base, value=found.value, bounds=found.bounds, method=given.word, note="; ".join(notes),
-                   clipped=clipped_share(whole, low, high))
+    made = replace(base, value=found.value, bounds=found.bounds, method=replace(method, per_channel=False).word,
+                   note=found.note, clipped=clipped_share(whole, low, high))
+    return per_channel(made, method.word, reach) if method.per_channel and reach is not None else made
+
+
+def _for_trial(threshold: Threshold, reach: Reach | None) -> Threshold:
+    if not threshold.channels or reach is None:
+        return threshold
+    return replace(threshold, channels=tuple(float(f) for f in factors(reach.half, threshold.value)))
+
+
+def per_channel(threshold: Threshold, word: str, reach: Reach) -> Threshold:
+    """The threshold with a step per channel where the slot can have that, and with the reason where it cannot."""
+    why = reach.why_not
+    if not why and threshold.value > reach.limit:
+        why = f"the threshold lies beyond the bound {reach.limit:g} of the Clip computed inside"
+    if why:
+        notes = "; ".join(n for n in (threshold.note, f"one step for all channels: {why}") if n)
+        return replace(threshold, note=notes)
+    steps = factors(reach.largest, threshold.value)
+    return replace(threshold, method=word, channels=tuple(float(f) for f in steps), trailing=reach.trailing)
 
 
 def clipped_share(seen: Observer, low: float, high: float) -> float:

@@ -38,6 +38,22 @@ class SampleSet(Protocol):
     def __iter__(self) -> Iterator[Sample]: ...
 
 
+class Part:
+    """Some samples of a set, in an order of their own."""
+
+    def __init__(self, samples: SampleSet, indices: Sequence[int]) -> None:
+        self.samples, self.indices = samples, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.samples[self.indices[index]]
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[i] for i in range(len(self)))
+
+
 def ordered(
     executor: Executor | None, job: Callable[[Item], Result], items: Iterable[Item], ahead: int = 2
 ) -> Iterator[Result]:

@@ -141,7 +141,8 @@ def piece_model(graph: FloatGraph, head: Head, quantized: Mapping[str, Collectio
     view = ir.convenience.extract(graph.model.graph, inputs, list(head.results))
     values = {str(v.name): v for v in view.inputs}
     if quantized:
-        numbers = {p: ir.Value(name=n, shape=ir.Shape(()), type=ir.TensorType(ir.DataType.FLOAT))
+        # no shapes: numbers are scalars, or have one entry per channel
+        numbers = {p: ir.Value(name=n, type=ir.TensorType(ir.DataType.FLOAT))
                    for p, n in quantizer_names("piece").items()}
         view.inputs.extend(numbers.values())
         first = view.node(0)

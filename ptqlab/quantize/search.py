@@ -14,7 +14,7 @@ from ptqlab.graph import FloatGraph
 from ptqlab.quantize.encode import encode, encode_slots
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.options import SlotOptions
-from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
+from ptqlab.quantize.parallel import Part, PortableSession, Sample, SampleSet, ordered
 from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.store import Kept, Store, digest_of, model_digest
 from ptqlab.quantize.trial import Trial
@@ -51,17 +51,20 @@ def modelwise(
     """The calibration with the best candidate for the whole model, and every candidate's score.
 
     Slots whose settings come from op_config or node_config with a list of their own are searched after the rest, with
-    what was chosen before in force. Candidates that lead to the same thresholds are tried once. Of equal scores the
+    what was chosen before in force. Where candidates have steps per channel, the samples of even number set these and
+    the others judge all candidates. Candidates that lead to the same thresholds are tried once. Of equal scores the
     earlier candidate in the list wins.
     """
     metric = METRICS[recipe.metric]
     chosen = start
     scores: list[Score] = []
     trial: Trial | None = None
+    if total > 1 and any(o.per_channel for o in options.values()):
+        samples, total = Part(samples, range(1, total, 2)), total // 2
     for methods, slots in same_lists(recipe).items():
         tries = [_with(chosen, options, slots, index) for index in range(len(methods))]
         trial = trial or Trial(graph, plan, encode(graph, plan, chosen))
-        numbers = [trial.numbers(encode_slots(plan, t)) for t in tries]
+        numbers = [trial.numbers(encode_slots(plan, _tried(chosen, options, slots, i))) for i in range(len(methods))]
         found = [metric.score(a) for a in compare(graph, trial, numbers, samples, total, watch, executor, store)]
         best = 0
         for index, score in enumerate(found):
@@ -71,6 +74,11 @@ def modelwise(
         watch.log(f"Select {methods[best].word} method." + ("" if len(slots) == len(recipe.slots) else
                                                            f" ({len(slots)} of {len(recipe.slots)} tensors)"))
     return chosen, scores
+
+
+def _tried(base: Calibration, options: Mapping[str, SlotOptions], slots: Sequence[str], index: int) -> Calibration:
+    """The same as a trial takes it: steps per channel from half of the samples."""
+    return replace(base, thresholds={**base.thresholds, **{slot: options[slot].tried(index) for slot in slots}})
 
 
 def _with(base: Calibration, options: Mapping[str, SlotOptions], slots: Sequence[str], index: int) -> Calibration:

@@ -20,7 +20,7 @@ from ptqlab.quantize.observe import Observer, Seen
 from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
 from ptqlab.quantize.store import Store, digest_of, model_digest
 
-FORMAT = 2
+FORMAT = 3
 # samples that tell how far each channel reaches: outlier channels are a property of the network
 CHANNEL_SAMPLES = 2
 # fewer values of a channel say nothing of how far it reaches
@@ -32,7 +32,8 @@ class Statistics:
     """What one pass over the samples keeps.
 
     seen      tensor -> what was seen of it
-    channels  tensor -> largest |x| of each channel, of the first CHANNEL_SAMPLES samples
+    channels  tensor -> largest |x| of each channel [2, C], in samples of even and of odd number: of all samples where
+              a step per channel is asked for, of the first CHANNEL_SAMPLES elsewhere
     means    node with weights -> one array per sample, in their order (see `quantize.means`)
     samples  number of samples
     """
@@ -60,8 +61,12 @@ class Statistics:
 class Pass:
     """The float model, and what is read of it for each sample. Can be pickled."""
 
-    def __init__(self, graph: FloatGraph, bins: Mapping[str, int], corrected: Sequence[str], with_means: int) -> None:
+    def __init__(
+        self, graph: FloatGraph, bins: Mapping[str, int], corrected: Sequence[str], with_means: int,
+        trailing: Mapping[str, int],
+    ) -> None:
         self.bins = dict(bins)
+        self.trailing = dict(trailing)
         self.reaches = {name: Reach.of(graph.node(name)) for name in corrected}
         self.with_means = with_means
         self.masked = masked_tensors(graph.nodes)
@@ -88,16 +93,26 @@ class Pass:
             if tensor in self.masked:
                 values = without_masks(values, self.masked[tensor])
             seen.add(index, values)
-            if index < CHANNEL_SAMPLES and values.size >= SMALLEST_CHANNEL * channels_of(values):
-                largest = channel_largest(values)
-                known = into.channels.get(tensor, largest)
-                into.channels[tensor] = np.maximum(known, largest)
+            axis = self._channel_axis(tensor, index, values)
+            if axis is not None:
+                rows = np.zeros((2, values.shape[axis]), np.float32)
+                rows[index % 2] = channel_largest(values, axis)
+                into.channels[tensor] = np.maximum(into.channels[tensor], rows) if tensor in into.channels else rows
         if means:
             for name, reach in self.reaches.items():
                 feature = self.features[name]
                 x = arrays[feature] if feature in arrays else sample[feature]
                 into.means.setdefault(name, []).append(input_mean(reach, x))
         into.samples += 1
+
+    def _channel_axis(self, tensor: str, index: int, values: np.ndarray) -> int | None:
+        """Axis of the channels whose reach is to be kept; None where it is not."""
+        if tensor in self.trailing:
+            return values.ndim - 1 - self.trailing[tensor]
+        if index >= CHANNEL_SAMPLES or values.ndim < 2:
+            return None
+        axis = 1 if values.ndim >= 4 else values.ndim - 1  # feature maps; sequences and rows
+        return axis if values.size >= SMALLEST_CHANNEL * values.shape[axis] else None
 
 
 def observe(
@@ -109,6 +124,7 @@ def observe(
     *,
     corrected: Sequence[str] = (),
     with_means: int = 0,
+    trailing: Mapping[str, int] | None = None,
     executor: Executor | None = None,
     store: Store | None = None,
 ) -> Statistics:
@@ -116,13 +132,15 @@ def observe(
 
     bins       tensor -> bins of its histogram (0: none); a plain list of tensors stands for 0 everywhere
     corrected  nodes with weights whose input means are kept, from the first `with_means` samples
+    trailing   tensors whose reach per channel is kept over all samples -> number of axes behind the channels
     store      what was kept there of the same pass over the same first samples is not computed again; what is done
                is put there, also when the work is stopped
     """
     wanted = dict(bins) if isinstance(bins, Mapping) else dict.fromkeys(bins, 0)
     key = ""
     if store is not None:
-        key = digest_of("statistics", FORMAT, model_digest(graph), wanted, list(corrected), with_means)
+        per_channel = sorted((trailing or {}).items())
+        key = digest_of("statistics", FORMAT, model_digest(graph), wanted, list(corrected), with_means, per_channel)
     digests: list[str] = []
     statistics = Statistics.of(wanted)
     with watch.stage("calibrate", total) as stage:
@@ -132,7 +150,7 @@ def observe(
                 stage.step()
         done = statistics.samples
         if done < total:
-            work = Pass(graph, wanted, corrected, with_means)
+            work = Pass(graph, wanted, corrected, with_means, trailing or {})
             try:
                 if executor is None:
                     for index, sample in enumerate(samples):
@@ -211,18 +229,9 @@ def unpacked(data: bytes) -> tuple[Statistics, list[str]] | None:
     return (statistics, digests) if len(digests) == statistics.samples else None
 
 
-def channel_axis_of(values: np.ndarray) -> int:
-    """Axis of the channels: 1 for feature maps, the last for sequences and rows."""
-    return 1 if values.ndim >= 4 else values.ndim - 1
-
-
-def channels_of(values: np.ndarray) -> int:
-    return int(values.shape[channel_axis_of(values)]) if values.ndim >= 2 else values.size + 1
-
-
-def channel_largest(values: np.ndarray) -> np.ndarray:
+def channel_largest(values: np.ndarray, axis: int) -> np.ndarray:
     """max |x| of each channel."""
-    others = tuple(a for a in range(values.ndim) if a != channel_axis_of(values))
+    others = tuple(a for a in range(values.ndim) if a != axis)
     return np.maximum(values.max(axis=others), -values.min(axis=others))
 
 

@@ -22,9 +22,10 @@ from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
 
 
-def numbers_of(names: Mapping[str, str], e: Encoding) -> dict[str, np.ndarray]:
-    """The numbers of a quantizer as feeds; `names` from `quantizer_names`."""
-    given = (e.scale, e.zero_point, e.zero_point + 0.5, e.low + 0.5, e.high + 0.5)
+def numbers_of(names: Mapping[str, str], e: Encoding, steps: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """The numbers of a quantizer as feeds; `names` from `quantizer_names`, `steps` factors per channel."""
+    scale = e.scale if steps is None else e.scale * steps
+    given = (scale, e.zero_point, e.zero_point + 0.5, e.low + 0.5, e.high + 0.5)
     return {names[p]: np.asarray(v, np.float32) for p, v in zip(PARTS, given, strict=True)}
 
 
@@ -52,7 +53,7 @@ class Trial:
         if key not in self._names:
             self._names[key] = quantizer_names(str(len(self._names)))
             for given in self._names[key].values():
-                self._values[given] = ir.Value(name=given, shape=ir.Shape(()), type=ir.TensorType(FLOAT))
+                self._values[given] = ir.Value(name=given, type=ir.TensorType(FLOAT))
                 graph.inputs.append(self._values[given])
         numbers = {part: self._values[given] for part, given in self._names[key].items()}
         old = node.outputs[0]
@@ -72,7 +73,7 @@ class Trial:
         """The inputs that stand for these encodings."""
         feeds: dict[str, np.ndarray] = {}
         for (slot, qtype), names in self._names.items():
-            feeds |= numbers_of(names, encodings.view(slot, qtype))
+            feeds |= numbers_of(names, encodings.view(slot, qtype), encodings.channels.get(slot))
         return feeds
 
     def run(self, sample: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -72,11 +72,14 @@ def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
     axis = channel_axis(node)
     codes = encoding.codes.T if node.op_type == "Gemm" and axis == 0 else encoding.codes
     along = per_weight(node, encoding.scale, codes.ndim)
+    if encoding.factors is not None:
+        along = along / encoding.factors
     return np.asarray(codes.astype(np.float32) * along)
 
 
 def encode_weights(
-    node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None, qtype: QType = QType.INT8
+    node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None, qtype: QType = QType.INT8,
+    factors: np.ndarray | None = None,
 ) -> tuple[WeightEncoding, tuple[int, ...]]:
     """Integer weights and bias for input encoding `x`; also the channels whose scale was widened for their bias.
 
@@ -84,14 +87,16 @@ def encode_weights(
     `ops.integer.accumulate`. Where it leaves 31 bits, the scale of the channel grows until it fits: its weights then
     use fewer codes.
 
-    mean  of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
-          weights makes in each output channel
+    mean     of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
+             weights makes in each output channel
+    factors  of the steps of the input's channels, which the weights take in before they are rounded
     """
     raw = constant(node.inputs[1])
     assert raw is not None, "weights are constant by rule"
     raw = numbers(raw)
+    given = raw if factors is None else raw * factors
     axis = channel_axis(node)
-    scale = channel_scales(raw, axis, _groups(node), qtype)
+    scale = channel_scales(given, axis, _groups(node), qtype)
     bias = float_bias(node, added, scale.size)
     step = np.float64(x.scale) * (1 << drop_bits(x.qtype.bits, qtype.bits))
     smallest = np.abs(bias) / (step * LARGEST_BIAS)
@@ -101,12 +106,14 @@ def encode_weights(
         np.float32
     )
     along = per_weight(node, scale, raw.ndim)
-    codes = quantize(raw, along, 0, qtype.qmin, qtype.qmax).astype(qtype.numpy)
+    codes = quantize(given, along, 0, qtype.qmin, qtype.qmax).astype(qtype.numpy)
     correction = None
     if mean is not None:
-        correction = mean_output_error(node, raw.astype(np.float64) - codes * along.astype(np.float64), mean)
+        held = codes * along.astype(np.float64)
+        held = held if factors is None else held / factors.astype(np.float64)
+        correction = mean_output_error(node, raw.astype(np.float64) - held, mean)
         bias = bias + correction
     if node.op_type == "Gemm" and axis == 0:
         codes = np.ascontiguousarray(codes.T)
     integer_bias = round_half_away(bias / (step * scale.astype(np.float64))).astype(np.int64)
-    return WeightEncoding(codes, scale, integer_bias, correction), widened
+    return WeightEncoding(codes, scale, integer_bias, correction, factors), widened

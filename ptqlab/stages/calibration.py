@@ -22,6 +22,8 @@ class Threshold:
     method     how T was chosen, in the words of the log: "max", "max-percentile:percentile=0.99995", "mse"
     tags       "all-zero" where nothing but zeros was seen, "constant" where one value only
     bounds     (low, high) of the codes where they are asymmetric, holding 0; None: symmetric, -T to T
+    channels   step of each channel relative to that of the tensor, in (0, 1]; empty where one step is for all
+    trailing   number of axes of the tensor behind its channels
     asked      what the configuration asked for, and where, in words
     note       why something else than asked was given, "" when it was not
     clipped    share of the values seen that lie outside of the range
@@ -33,9 +35,16 @@ class Threshold:
     method: str
     tags: tuple[str, ...] = ()
     bounds: tuple[float, float] | None = None
+    channels: tuple[float, ...] = ()
+    trailing: int = 0
     asked: str = ""
     note: str = ""
     clipped: float = 0.0
+
+    @property
+    def steps(self) -> np.ndarray | None:
+        """Factors of the step per channel, shaped to broadcast; None where one step is for all."""
+        return np.asarray(self.channels, np.float32).reshape(-1, *(1,) * self.trailing) if self.channels else None
 
 
 @dataclass(frozen=True)
@@ -75,13 +84,17 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Encodings:
-    """Integers for everything: encoding of each slot in its stored type, integer weights of each TAE node."""
+    """Integers for everything: encoding of each slot in its stored type, integer weights of each TAE node.
+
+    channels  slot -> factors of its step per channel, shaped to broadcast (`quantize.channels`); most slots have none
+    """
 
     slots: Mapping[str, Encoding]
     weights: Mapping[str, WeightEncoding]
     findings: tuple[Finding, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    channels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def view(self, slot: str, qtype: QType) -> Encoding:
         """The slot's encoding in a type narrower than the stored one: same range, fewer codes."""

@@ -120,7 +120,7 @@ def worst_in_int16(case: Case, count: int) -> dict[str, Any]:
     asked = make_recipe(graph, plan, QuantConfig.parse({"model_config": ASYMMETRIC}))
     samples = case.calibration[:8]
     found = calibrate(graph, plan, samples, len(samples), Watch(), asked)
-    effects = slot_effects(graph, plan, encode_slots(plan, found).slots, samples, len(samples), Watch())
+    effects = slot_effects(graph, plan, encode_slots(plan, found), samples, len(samples), Watch())
     worst = sorted(effects, key=lambda slot: sum(a.sqnr for a in effects[slot]))[:count]
     return {"model_config": ASYMMETRIC, "node_config": int16_readers(graph, plan, worst)}
 

@@ -29,7 +29,7 @@ def test_the_worst_are_raised(metric: str) -> None:
     """The readers of the tensors with the worst effect, worst first, up to topk nodes; the ranking is told."""
     graph, plan, samples = mobile(3)
     found = calibrate(graph, plan, samples, 3, Watch(), recipe(graph, plan))
-    effects = slot_effects(graph, plan, encode_slots(plan, found).slots, samples, 3, Watch())
+    effects = slot_effects(graph, plan, encode_slots(plan, found), samples, 3, Watch())
     worst = sorted(effects, key=lambda slot: effects[slot][0].sqnr)
     first = [str(n.name) for n in graph.consumers(worst[0])]
     result, answer = raised(quant(len(first), metric), graph, plan, found, samples, Watch())

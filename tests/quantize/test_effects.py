@@ -19,9 +19,10 @@ from ptqlab.quantize.encode import encode_slots
 def test_the_input_alone() -> None:
     """For the input of the model the effect is that of feeding rounded samples to the float model."""
     graph, plan, samples = mobile(3)
-    slots = encode_slots(plan, calibrate(graph, plan, samples, 3, Watch())).slots
-    effects = slot_effects(graph, plan, slots, samples, 3, Watch())
-    assert set(effects) == set(slots)
+    encodings = encode_slots(plan, calibrate(graph, plan, samples, 3, Watch()))
+    effects = slot_effects(graph, plan, encodings, samples, 3, Watch())
+    assert set(effects) == set(encodings.slots)
+    slots = encodings.slots
     e, runner, wanted = slots["x"], session(graph.model), Agreement()
     for sample in samples:
         rounded = {"x": fake_quantize(sample["x"], e.scale, e.zero_point, e.low, e.high)}
@@ -33,12 +34,12 @@ def test_more_bits_hurt_less() -> None:
     """int16 for the same thresholds has an effect at least 30 dB smaller, for every slot, by any number of workers."""
     graph, plan, samples = mobile(3)
     wide_graph, wide_plan, _ = mobile(3, "int16")
-    narrow = slot_effects(graph, plan, encode_slots(plan, calibrate(graph, plan, samples, 3, Watch())).slots, samples,
-                          3, Watch())
-    slots = encode_slots(wide_plan, calibrate(wide_graph, wide_plan, samples, 3, Watch())).slots
-    assert {e.qtype for e in slots.values()} == {QType.INT16}
-    wide = slot_effects(wide_graph, wide_plan, slots, samples, 3, Watch())
+    encodings = encode_slots(plan, calibrate(graph, plan, samples, 3, Watch()))
+    narrow = slot_effects(graph, plan, encodings, samples, 3, Watch())
+    encodings = encode_slots(wide_plan, calibrate(wide_graph, wide_plan, samples, 3, Watch()))
+    assert {e.qtype for e in encodings.slots.values()} == {QType.INT16}
+    wide = slot_effects(wide_graph, wide_plan, encodings, samples, 3, Watch())
     for slot in narrow:
         assert wide[slot][0].sqnr > narrow[slot][0].sqnr + 30
     with ThreadPoolExecutor(2) as pool:
-        assert slot_effects(wide_graph, wide_plan, slots, samples, 3, Watch(), pool) == wide
+        assert slot_effects(wide_graph, wide_plan, encodings, samples, 3, Watch(), pool) == wide

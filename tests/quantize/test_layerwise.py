@@ -60,7 +60,8 @@ def test_choices_are_those_of_the_definition(metric: str) -> None:
     assert set(choices) == {slot for slot, o in found.items() if len(o.distinct) > 1}
     assert choices
     for slot, choice in choices.items():
-        scores = {t.method: definition(slot, t, metric, 3) for t in found[slot].distinct}
+        distinct = [found[slot].thresholds[i] for i in found[slot].distinct]
+        scores = {t.method: definition(slot, t, metric, 3) for t in distinct}
         for word, score in choice.scores.items():
             assert score == pytest.approx(scores[word], rel=1e-3, abs=1e-7)
         assert not any(METRICS[metric].better(s, scores[choice.chosen]) and s != pytest.approx(scores[choice.chosen])
