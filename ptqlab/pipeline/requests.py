@@ -11,6 +11,7 @@ from ptqlab.errors import Finding, raise_if
 from ptqlab.graph import FloatGraph
 from ptqlab.ops.spec import Role
 from ptqlab.ops.table import spec_of
+from ptqlab.pipeline.redundant import redundant_entries
 from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.placement import Ask, Asks
 from ptqlab.placement.capability import TAE_FLOAT
@@ -32,6 +33,7 @@ def make_asks(graph: FloatGraph, config: Config) -> tuple[Asks, list[Finding]]:
     )
     raise_if(problems, "quant_config does not fit the model")
     held = memberships(graph, quant)
+    findings += redundant_entries(graph, quant, held)
     nodes = {}
     for node in graph.nodes:
         name = str(node.name)
