@@ -121,6 +121,7 @@ class QuantConfig:
 
     model: Entry = field(default_factory=Entry)
     model_output_type: Setting | None = None
+    weight_method: Setting | None = None
     bias_correction: BiasCorrection | None = None
     modelwise_search: Setting | None = None
     layerwise_search: Setting | None = None

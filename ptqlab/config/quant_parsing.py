@@ -41,6 +41,7 @@ from ptqlab.config.quant_fields import (
     SUBGRAPH_KEYS,
     TOP_ALIASES,
     TWO_OPERAND_OPS,
+    WEIGHT_METHODS,
     ActivationField,
 )
 from ptqlab.errors import Problem, PtqError, raise_if, shorten
@@ -190,6 +191,7 @@ class _Reader:
             if values.get("all_node_type") is not None
             else None
         )
+        weight_method, bias_correction = self.weight(values.get("weight"), at("weight"))
         output_type = None
         if values.get("model_output_type") is not None:
             word = self.choice(values["model_output_type"], at("model_output_type"), OUTPUT_TYPES)
@@ -197,7 +199,8 @@ class _Reader:
         return {
             "model": Entry(qtype=qtype, activation=activation),
             "model_output_type": output_type,
-            "bias_correction": self.weight(values.get("weight"), at("weight")),
+            "weight_method": weight_method,
+            "bias_correction": bias_correction,
             "modelwise_search": self.search("modelwise_search", values, at),
             "layerwise_search": self.search("layerwise_search", values, at),
             "layer_search": self.layer_search(values.get("search"), at("search")),
@@ -453,10 +456,16 @@ class _Reader:
         self.ledger.refuse("PTQ207" if kind else "PTQ203", path, show(value), f"a whole number of at least {least}")
         return least
 
-    def weight(self, value: Any, path: KeyPath) -> BiasCorrection | None:
-        block = self.mapping(value, path, "bias_correction")
-        self.ledger.unknown_keys(path, block, ("bias_correction",))
-        inner = block.get("bias_correction")
+    def weight(self, value: Any, path: KeyPath) -> tuple[Setting | None, BiasCorrection | None]:
+        block = self.mapping(value, path, "calibration_type, bias_correction")
+        self.ledger.unknown_keys(path, block, ("calibration_type", "bias_correction"))
+        method = None
+        if block.get("calibration_type") is not None:
+            word = self.choice(block["calibration_type"], (*path, "calibration_type"), WEIGHT_METHODS)
+            method = Setting(word, self.ledger.origin("model", (*path, "calibration_type"))) if word else None
+        return method, self.correction(block.get("bias_correction"), path)
+
+    def correction(self, inner: Any, path: KeyPath) -> BiasCorrection | None:
         if inner is None:
             return None
         here = (*path, "bias_correction")

@@ -35,10 +35,12 @@ def model_block(quant: QuantConfig) -> dict[str, Any]:
         block = {"all_node_type": block.pop("qtype"), **block}
     if quant.model_output_type:
         block["model_output_type"] = quant.model_output_type.value
+    weight: dict[str, Any] = {"calibration_type": quant.weight_method.value} if quant.weight_method else {}
     if quant.bias_correction:
-        block["weight"] = {
-            "bias_correction": {"num_sample": quant.bias_correction.num_sample, "metric": quant.bias_correction.metric}
-        }
+        correction = quant.bias_correction
+        weight["bias_correction"] = {"num_sample": correction.num_sample, "metric": correction.metric}
+    if weight:
+        block["weight"] = weight
     for key, search in (("modelwise_search", quant.modelwise_search), ("layerwise_search", quant.layerwise_search)):
         if search:
             block[key] = {"metric": search.value}

@@ -14,6 +14,7 @@ from ptqlab.config.quant_fields import (
     OUTPUT_TYPES,
     QTYPES,
     TOP_ALIASES,
+    WEIGHT_METHODS,
     ActivationField,
 )
 
@@ -77,7 +78,9 @@ def quant_config_schema() -> Schema:
     activation = block({f.key: activation_schema(f) for f in ACTIVATION})
     aliases: Schema = {
         "activation": activation,
-        "weight": block({"bias_correction": correction}, "absent: off"),
+        "weight": block(
+            {"calibration_type": {"enum": list(WEIGHT_METHODS)}, "bias_correction": correction}, "absent: off"
+        ),
         "modelwise_search": metric,
         "layerwise_search": metric,
         "search": block({"layer": layer}),

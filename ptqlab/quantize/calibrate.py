@@ -12,7 +12,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize.balance import unbalanced
 from ptqlab.quantize.channels import find_channels
-from ptqlab.quantize.confirm import confirmed, granted, reach_of
+from ptqlab.quantize.confirm import confirmed, confirmed_weights, granted, reach_of
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.diagnosis import diagnose
 from ptqlab.quantize.encode import is_weighted
@@ -96,7 +96,7 @@ def calibrate(
     answers: dict[str, object] = {}
     if means and correction:
         answers["bias_correction"] = {"samples": min(correction.num_sample, statistics.samples), "nodes": len(means)}
-    found = Calibration(thresholds, total, describe(recipe), tuple(findings), means, answers)
+    found = Calibration(thresholds, total, describe(recipe), tuple(findings), means, answers=answers)
     if recipe.search == "layerwise":
         found, choices = layerwise(graph, plan, recipe, options, found, samples, total, watch, executor, store)
         answers |= {"search": recipe.search, "metric": recipe.metric, "choices": [c.to_dict() for c in choices]}
@@ -108,6 +108,8 @@ def calibrate(
         answers |= told_scores
     if recipe.search or channels is not None:
         found = replace(found, method=_chosen(found, recipe), answers=answers)
+    if recipe.weights != "max":
+        found = confirmed_weights(graph, plan, found, recipe, samples, total, watch, executor)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     uneven = unbalanced(graph, plan, found.thresholds, statistics.seen)

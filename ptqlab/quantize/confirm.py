@@ -1,4 +1,4 @@
-"""Steps per channel on trial: kept only if samples that did not set them confirm them."""
+"""Steps per channel and other steps of weights, on trial: kept only if samples that did not set them confirm them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,6 +18,8 @@ from ptqlab.quantize.recipe import Recipe
 from ptqlab.quantize.statistics import Statistics
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
+
+JUDGES = 16
 
 
 def reach_of(slot: str, channels: Channels | None, statistics: Statistics) -> Reach | None:
@@ -74,3 +76,20 @@ def confirmed(
               + ("kept" if kept else "taken back"))
     answer = {"per_channel": {"metric": recipe.metric, "with": a, "without": b, "kept": kept}}
     return (found if kept else plain), answer
+
+
+def confirmed_weights(
+    graph: FloatGraph, plan: Plan, found: Calibration, recipe: Recipe, samples: SampleSet, total: int, watch: Watch,
+    executor: Executor | None = None,
+) -> Calibration:
+    """The calibration with the asked steps of weights where the outputs come nearer with them; both scores are told.
+
+    Steps of weights do not depend on samples, so any may judge; JUDGES of them do.
+    """
+    changed = replace(found, weights=recipe.weights)
+    a, b = scores(graph, plan, [changed, found], samples, range(min(total, JUDGES)), recipe.metric, watch, executor)
+    kept = METRICS[recipe.metric].better(a, b)
+    watch.log(f"weights by {recipe.weights}: {recipe.metric} {a:.6g} with, {b:.6g} without: "
+              + ("kept" if kept else "taken back"))
+    answer = {"method": recipe.weights, "metric": recipe.metric, "with": a, "without": b, "kept": kept}
+    return replace(changed if kept else found, answers={**found.answers, "weights": answer})

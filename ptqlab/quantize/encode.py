@@ -51,7 +51,9 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
             mean = None
         assert node_plan.weights is not None, f"{group.main} has weights without a type"
         factors = None if steps is None else along_input(node, steps)
-        weights[group.main], widened = encode_weights(node, added, x, mean, node_plan.weights, factors)
+        weights[group.main], widened = encode_weights(
+            node, added, x, mean, node_plan.weights, factors, calibration.weights
+        )
         if widened:
             wide[group.main] = len(widened)
     if broken:

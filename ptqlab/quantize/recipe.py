@@ -61,6 +61,7 @@ class Recipe:
     search   "modelwise", "layerwise" or None;  metric  of the search
     correction  None where biases stay as they are
     default  nothing was configured: ptqlab's own recipe is in force
+    weights  how the steps of weights are found: "max", or "mse" where it proves better
     loaded   tensor -> threshold to be taken from the file `loaded_from`
     """
 
@@ -69,6 +70,7 @@ class Recipe:
     metric: str = "cosine-similarity"
     correction: Correction | None = None
     default: bool = False
+    weights: str = "max"
     loaded: Mapping[str, Found] = field(default_factory=dict)
     loaded_from: str = ""
     findings: tuple[Finding, ...] = ()
@@ -109,8 +111,9 @@ def make_recipe(
         correction = Correction(quant.bias_correction.num_sample, quant.bias_correction.metric)
     elif not (named or searched or several):
         correction = Correction(DEFAULT_CORRECTION_SAMPLES)
+    weights = str(quant.weight_method.value) if quant.weight_method else "max"
     return Recipe(slots, search if several else None, str(chosen.value) if chosen else "cosine-similarity", correction,
-                  default, findings=tuple(findings))
+                  default and not quant.weight_method, weights, findings=tuple(findings))
 
 
 def slot_readers(graph: FloatGraph, plan: Plan) -> dict[str, dict[str, QType]]:

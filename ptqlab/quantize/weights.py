@@ -11,6 +11,8 @@ from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.ops.spec import Encoding, WeightEncoding
 from ptqlab.quantize.means import mean_output_error
 
+# steps of weights that "mse" tries, relative to the largest weight's
+SHRINKS = np.linspace(1.0, 0.6, 41)
 # The bias takes at most half of the 32 bits of the accumulator, which leaves the other half to the products.
 LARGEST_BIAS = 1 << 30
 
@@ -67,6 +69,22 @@ def channel_scales(weight: np.ndarray, axis: int, group: int = 1, qtype: QType =
     return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
 
 
+def least_error_scales(node: ir.Node, weight: np.ndarray, scale: np.ndarray, qtype: QType) -> np.ndarray:
+    """Of SHRINKS times each channel's largest step the one with the smallest sum of (w - w')^2; of equal ones the
+    largest. float32, one entry per channel."""
+    best, least = scale.copy(), np.full(scale.shape, np.inf)
+    number = per_weight(node, np.arange(scale.size), weight.ndim)
+    channel = np.broadcast_to(number, weight.shape).ravel()
+    for shrink in SHRINKS:
+        tried = (scale * np.float32(shrink)).astype(np.float32)
+        along = per_weight(node, tried, weight.ndim)
+        error = (weight - quantize(weight, along, 0, qtype.qmin, qtype.qmax) * along).astype(np.float64) ** 2
+        sums = np.bincount(channel, error.ravel(), scale.size)
+        better = sums < least
+        best, least = np.where(better, tried, best), np.where(better, sums, least)
+    return best
+
+
 def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
     """Quantized weights as float32, laid out as the node holds them."""
     axis = channel_axis(node)
@@ -79,7 +97,7 @@ def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
 
 def encode_weights(
     node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None, qtype: QType = QType.INT8,
-    factors: np.ndarray | None = None,
+    factors: np.ndarray | None = None, method: str = "max",
 ) -> tuple[WeightEncoding, tuple[int, ...]]:
     """Integer weights and bias for input encoding `x`; also the channels whose scale was widened for their bias.
 
@@ -89,6 +107,7 @@ def encode_weights(
 
     mean     of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
              weights makes in each output channel
+    method   "max", or "mse" for steps of the smallest squared error of the weights
     factors  of the steps of the input's channels, which the weights take in before they are rounded
     """
     raw = constant(node.inputs[1])
@@ -97,6 +116,8 @@ def encode_weights(
     given = raw if factors is None else raw * factors
     axis = channel_axis(node)
     scale = channel_scales(given, axis, _groups(node), qtype)
+    if method == "mse":
+        scale = least_error_scales(node, given, scale, qtype)
     bias = float_bias(node, added, scale.size)
     step = np.float64(x.scale) * (1 << drop_bits(x.qtype.bits, qtype.bits))
     smallest = np.abs(bias) / (step * LARGEST_BIAS)
