@@ -1,11 +1,12 @@
 """The operator table of a march as a page: what runs on the BPU, in which types, under which rules."""
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Any
 
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.ops import page
+from ptqlab.ops.page import Row as Operator
 from ptqlab.ops.table import OPERATORS
 from ptqlab.platforms import platform
 from ptqlab.report.page import Page
@@ -14,28 +15,14 @@ from ptqlab.report.words import say
 COLUMNS = ("Operator", "ON", "Role", "Engine", "Types", "Rules", "Source")
 
 
-@dataclass(frozen=True)
-class Operator:
-    """One row of the table. types: of its activations on the BPU; rules: sentences that a node must keep."""
-
-    op_type: str
-    on: str
-    role: str
-    engine: str
-    types: tuple[str, ...]
-    rules: tuple[str, ...]
-    source: str
-    note: str
-
-
 def operator_rows(march: str | None = None, op: str | None = None) -> tuple[Operator, ...]:
     """Rows of the table, all of them or the one of `op` (letter case does not count).
 
     march  None: what holds for every march. Raises PtqError for an unknown march or operator, with the nearest names.
     """
     words = page.sentences(OPERATORS.values())
-    rows = [Operator(r.op_type, r.on, r.role, r.engine, r.types, tuple(words[x] for x in r.rules), r.source, r.note)
-            for r in page.operator_rows(None if march is None else platform(march))]
+    listed = page.operator_rows(None if march is None else platform(march))
+    rows = [replace(row, rules=tuple(words[rule] for rule in row.rules)) for row in listed]
     if op is None:
         return tuple(rows)
     found = tuple(r for r in rows if r.op_type.lower() == op.lower())
