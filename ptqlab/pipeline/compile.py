@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -132,12 +132,26 @@ def _estimate(run: _Run, graph: FloatGraph, plan: Plan) -> dict[str, Any]:
     with run.stage("estimate"):
         layers = perf.from_plan(graph, plan)
         result = perf.estimate(layers, march, model=run.work.prefix, core_num=cores)
-        slow = perf.advice(layers, result)
+        limit = run.config.compiler.advice or None
+        slow = perf.advice(layers, result, limit)
+        run.tell(_slower_than(limit, slow) if limit else [])
         run.work.path("perf_json").write_text(json.dumps(perf.performance_json(result), indent=1), encoding="utf-8")
         run.work.path("perf_html").write_text(perf.performance_html(result, slow), encoding="utf-8")
         for line in perf.summary_lines(result):
             run.watch.log(line)
     return result.to_dict()
+
+
+def _slower_than(limit: float, slow: Sequence[perf.Advice]) -> list[Finding]:
+    """The answer to `advice`: operators that take longer than so many microseconds, slowest first."""
+    named = [a for a in slow if a.us > limit]
+    if not named:
+        return [Finding("PTQ460", f"advice: no operator takes longer than {limit:g} us", severity="note")]
+    told = "; ".join(f"{a.layer} {a.us:.1f} us{': ' if a.causes else ''}{', '.join(a.causes)}" for a in named[:10])
+    more = f"; and {len(named) - 10} more" if len(named) > 10 else ""
+    hint = "; ".join(dict.fromkeys(r for a in named[:10] for r in a.remedies))
+    message = f"advice: {len(named)} operators take longer than {limit:g} us (estimate): {told}{more}"
+    return [Finding("PTQ460", message, tuple(a.layer for a in named), hint, "note")]
 
 
 def _prepare(run: _Run) -> FloatGraph:

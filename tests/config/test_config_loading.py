@@ -411,7 +411,7 @@ def test_four_cores_on_nash_h_are_a_warning(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [
-    ("advice", 5.0), ("max_time_per_fc", 2000), ("compile_mode", "bandwidth"), ("optimize_level", "O0"),
+    ("max_time_per_fc", 2000), ("compile_mode", "bandwidth"), ("optimize_level", "O0"),
     ("max_l2m_size", 1024), ("jobs", 3), ("debug", False)])
 def test_what_nothing_here_depends_on_is_told(folder: Path, key: str, value: object) -> None:
     """A compiler key that is only carried along says so in a note, and only where it is not the default."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +12,7 @@ from models import init, ints, model, node, random, value
 
 import ptqlab
 from ptqlab.errors import PtqError
+from ptqlab.examples import digits
 
 
 def output(run: ptqlab.CompileResult, feeds: dict[str, np.ndarray], key: str = "quantized") -> np.ndarray:
@@ -165,3 +168,11 @@ def test_chosen_outputs(tmp_path):
     run = compiled(tmp_path / "out", output_nodes="relu")
     assert ptqlab.Runtime(run.artifacts["hbm"]).output_names == ["r"]
     assert list(run.outputs["TensorName"]) == ["r"]
+
+
+@pytest.mark.parametrize(("limit", "found"), [(0.2, "/block4/conv/Conv"), (1e6, "no operator takes longer")])
+def test_advice_names_operators_slower_than_its_limit(tmp_path: Path, limit: float, found: str) -> None:
+    """`advice: us` in the YAML is answered by a note with the slow operators and why, or that there are none."""
+    run = ptqlab.compile(digits.write_config(tmp_path), working_dir=tmp_path / "out", progress=False, advice=limit)
+    (note,) = [f for f in run.record.findings if f.code == "PTQ460"]
+    assert found in note.message
