@@ -104,7 +104,7 @@ def check_calibration(
             "PTQ250",
             path,
             f"calibration_type: {kind} is deprecated on J6",
-            "leave it out: the best method is searched, which is also done here",
+            "leave it out: ptqlab's default, mse with corrected biases, which is also used here",
         )
         kind = ""
     if not has_data and not ledger.said((group, "cal_data_dir")):

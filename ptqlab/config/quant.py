@@ -75,7 +75,7 @@ class LayerSearch:
 
 @dataclass(frozen=True)
 class ActivationConfig:
-    """Candidates per key; calibration_type is empty where nothing was asked (the best method is searched)."""
+    """Candidates per key; calibration_type is empty where nothing was asked (ptqlab's default recipe)."""
 
     calibration_type: tuple[str, ...] = ()
     num_bin: tuple[int, ...] = (1024,)
@@ -142,15 +142,13 @@ class QuantConfig:
     def search(self) -> str | None:
         """ "layerwise", "modelwise", or None where there is nothing to choose from.
 
-        Layerwise wins when both are asked; modelwise is the default for several candidates, and for no
-        calibration_type at all (documented).
+        Layerwise wins when both are asked; modelwise is the default for several candidates (documented). For no
+        calibration_type at all the vendor searches, too; here ptqlab's default recipe is used (`quantize.recipe`).
         """
         if self.layerwise_search:
             return "layerwise"
-        open_choice = not self.model.activation.get("calibration_type") or any(
-            len(s.value) > 1 for e in self.entries() for s in e.activation.values()
-        )
-        return "modelwise" if self.modelwise_search or open_choice else None
+        several = any(len(s.value) > 1 for e in self.entries() for s in e.activation.values())
+        return "modelwise" if self.modelwise_search or several else None
 
     def entries(self) -> list[Entry]:
         """The entries of all levels, coarse to fine."""

@@ -31,7 +31,7 @@ CLOSED_METHODS = {
     "min-max": 'write "max" with "asymmetric": true',
     "load": "name the file that holds the thresholds in calibration_parameters.thresholds",
     "skip": "random data is chosen by calibration_parameters.calibration_type: skip",
-    "default": "leave calibration_type out: the best method is searched",
+    "default": "leave calibration_type out: ptqlab's default recipe is used",
     "mix": "give a list of methods and layerwise_search",
 }
 DEVICES = ("BPU", "CPU")

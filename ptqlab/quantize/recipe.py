@@ -86,7 +86,7 @@ def make_recipe(
 ) -> Recipe:
     """The recipe of a quant_config for a plan; `subgraphs`: node -> names of the subgraph_config entries with it."""
     subgraphs = subgraphs or {}
-    searched = bool(quant.layerwise_search or quant.modelwise_search)
+    searched = bool(quant.layerwise_search or quant.modelwise_search)  # asked for, not only implied by a list
     named = any("calibration_type" in e.activation for e in quant.entries())
     readers = slot_readers(graph, plan)
     requests: dict[str, NodeRequest] = {}
@@ -103,8 +103,6 @@ def make_recipe(
         qtype = min([plan.tensors[slot].stored, *reads.values()], key=lambda t: t.bits)
         slots[slot] = _slot_ask(slot, deciders, requests, searched, qtype, findings)
     several = any(len(s.methods) > 1 for s in slots.values())
-    search = "layerwise" if quant.layerwise_search else "modelwise" if several or quant.modelwise_search else None
-    chosen = quant.layerwise_search or quant.modelwise_search
     default = not (named or searched or several or quant.bias_correction or any(e.activation for e in quant.entries()))
     correction = None
     if quant.bias_correction:
@@ -112,8 +110,9 @@ def make_recipe(
     elif not (named or searched or several):
         correction = Correction(DEFAULT_CORRECTION_SAMPLES)
     weights = str(quant.weight_method.value) if quant.weight_method else "max"
-    return Recipe(slots, search if several else None, str(chosen.value) if chosen else "cosine-similarity", correction,
-                  default and not quant.weight_method, weights, findings=tuple(findings))
+    search = quant.search if several else None
+    return Recipe(slots, search, quant.search_metric, correction, default and not quant.weight_method, weights,
+                  findings=tuple(findings))
 
 
 def slot_readers(graph: FloatGraph, plan: Plan) -> dict[str, dict[str, QType]]:

@@ -232,7 +232,8 @@ def test_metrics(metric: str) -> None:
 @pytest.mark.parametrize(
     ("config", "search"),
     [
-        ({}, "modelwise"),
+        ({}, None),
+        ({"modelwise_search": {}}, "modelwise"),
         ({"activation": {"calibration_type": "max"}}, None),
         ({"activation": {"calibration_type": ["max", "kl"]}}, "modelwise"),
         ({"activation": {"calibration_type": "max", "per_channel": [True, False]}}, "modelwise"),
@@ -241,7 +242,7 @@ def test_metrics(metric: str) -> None:
     ],
 )
 def test_search(config: dict[str, object], search: str | None) -> None:
-    """Several candidates, or no method at all, mean a modelwise search; layerwise wins where it is given."""
+    """Several candidates, or the block itself, mean a modelwise search; layerwise wins where it is given."""
     assert QuantConfig.parse({"model_config": config}).search == search
 
 
