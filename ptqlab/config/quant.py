@@ -58,8 +58,11 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class BiasCorrection:
+    """bias_correction; `order`: "local" corrects every node for itself, "sequential" one after the other."""
+
     num_sample: int = 1
     metric: str = "cosine-similarity"
+    order: str = "local"
     origin: Origin = field(default=Origin(), compare=False)
 
 

@@ -25,6 +25,7 @@ OUTPUT_TYPES = ("int8", "int16", "float32")
 METRICS = ("cosine-similarity", "mse", "mae", "mre", "sqnr", "chebyshev")
 DEFAULT_METRIC = "cosine-similarity"
 METHODS = ("max", "kl", "mse")  # mse is ptqlab's own
+CORRECTION_ORDERS = ("local", "sequential")  # the key "order" is ptqlab's own
 WEIGHT_METHODS = ("max", "mse")  # mse is ptqlab's own
 CLOSED_METHODS = {
     "percentile": 'write "max" with max_percentile, e.g. 0.9999',

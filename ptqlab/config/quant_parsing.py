@@ -28,6 +28,7 @@ from ptqlab.config.quant_fields import (
     ACTIVATION_BY_KEY,
     CLOSED_METHODS,
     CLOSED_QTYPES,
+    CORRECTION_ORDERS,
     DEFAULT_METRIC,
     DEVICES,
     DUAL,
@@ -469,11 +470,13 @@ class _Reader:
         if inner is None:
             return None
         here = (*path, "bias_correction")
-        settings = self.mapping(inner, here, "num_sample, metric")
-        self.ledger.unknown_keys(here, settings, ("num_sample", "metric"))
+        settings = self.mapping(inner, here, "num_sample, metric, order")
+        self.ledger.unknown_keys(here, settings, ("num_sample", "metric", "order"))
         samples = settings.get("num_sample")
         count = 1 if samples is None else self.whole(samples, (*here, "num_sample"), 1)
-        return BiasCorrection(count, self.metric(settings, here), self.ledger.origin("model", here))
+        order = settings.get("order")
+        word = None if order is None else self.choice(order, (*here, "order"), CORRECTION_ORDERS)
+        return BiasCorrection(count, self.metric(settings, here), word or "local", self.ledger.origin("model", here))
 
     def search(self, key: str, values: dict[str, Any], at: Any) -> Setting | None:
         if values.get(key) is None:

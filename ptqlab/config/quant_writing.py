@@ -39,6 +39,8 @@ def model_block(quant: QuantConfig) -> dict[str, Any]:
     if quant.bias_correction:
         correction = quant.bias_correction
         weight["bias_correction"] = {"num_sample": correction.num_sample, "metric": correction.metric}
+        if correction.order != "local":
+            weight["bias_correction"]["order"] = correction.order
     if weight:
         block["weight"] = weight
     for key, search in (("modelwise_search", quant.modelwise_search), ("layerwise_search", quant.layerwise_search)):

@@ -7,6 +7,7 @@ from typing import Any
 from ptqlab.config.fields import EXTRAS_TOLERATED, GROUPS, OPTIONAL_GROUPS, Field
 from ptqlab.config.quant_fields import (
     ACTIVATION,
+    CORRECTION_ORDERS,
     DEFAULT_METRIC,
     DEVICES,
     DUAL,
@@ -70,7 +71,8 @@ def quant_config_schema() -> Schema:
     """JSON Schema of quant_config (canonical form and the accepted aliases)."""
     metric = block({"metric": {"enum": list(METRICS), "default": DEFAULT_METRIC}})
     samples: Schema = {"type": "integer", "minimum": 1, "default": 1}
-    correction = block({"num_sample": samples, **metric["properties"]})
+    order: Schema = {"enum": list(CORRECTION_ORDERS), "default": "local"}
+    correction = block({"num_sample": samples, **metric["properties"], "order": order})
     layer = block(
         {"topk": {"type": "integer", "minimum": 1}, "qtype": {"enum": list(QTYPES)}, **metric["properties"]},
         required=["topk", "qtype"],

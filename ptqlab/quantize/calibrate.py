@@ -12,7 +12,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize.balance import unbalanced
 from ptqlab.quantize.channels import find_channels
-from ptqlab.quantize.confirm import confirmed, confirmed_weights, granted, reach_of
+from ptqlab.quantize.confirm import confirmed, confirmed_order, confirmed_weights, granted, reach_of
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.diagnosis import diagnose
 from ptqlab.quantize.encode import is_weighted
@@ -112,6 +112,8 @@ def calibrate(
         found = confirmed_weights(graph, plan, found, recipe, samples, total, watch, executor)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
+    if correction and correction.order == "sequential" and found.means:
+        found = confirmed_order(graph, plan, found, correction, recipe, samples, total, watch, executor)
     uneven = unbalanced(graph, plan, found.thresholds, statistics.seen)
     noticed = granted(found, recipe) + diagnose(graph, plan, recipe, statistics, found.thresholds)
     found = replace(found, findings=(*found.findings, *_large(graph, plan, found), *uneven, *noticed))

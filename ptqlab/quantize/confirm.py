@@ -14,7 +14,8 @@ from ptqlab.quantize.channels import Channels
 from ptqlab.quantize.heldout import scores
 from ptqlab.quantize.options import Reach, SlotOptions
 from ptqlab.quantize.parallel import SampleSet
-from ptqlab.quantize.recipe import Recipe
+from ptqlab.quantize.recipe import Correction, Recipe
+from ptqlab.quantize.sequential import sequential_corrections
 from ptqlab.quantize.statistics import Statistics
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
@@ -93,3 +94,24 @@ def confirmed_weights(
               + ("kept" if kept else "taken back"))
     answer = {"method": recipe.weights, "metric": recipe.metric, "with": a, "without": b, "kept": kept}
     return replace(changed if kept else found, answers={**found.answers, "weights": answer})
+
+
+def confirmed_order(
+    graph: FloatGraph, plan: Plan, found: Calibration, asked: Correction, recipe: Recipe, samples: SampleSet,
+    total: int, watch: Watch, executor: Executor | None = None,
+) -> Calibration:
+    """The calibration with sequential corrections where they beat the local ones on samples that set neither.
+
+    Judged on samples n .. 2n - 1 for corrections from samples 0 .. n - 1; on the same samples where there are fewer.
+    """
+    count = min(asked.num_sample, total)
+    first = count if total >= 2 * count else 0
+    corrections = sequential_corrections(graph, plan, found, samples, count, watch, executor)
+    changed = replace(found, corrections=corrections)
+    judges = range(first, first + count)
+    a, b = scores(graph, plan, [changed, found], samples, judges, recipe.metric, watch, executor)
+    kept = METRICS[recipe.metric].better(a, b)
+    watch.log(f"sequential bias correction: {recipe.metric} {a:.6g}, local {b:.6g}: "
+              + ("kept" if kept else "the local one is kept"))
+    answer = {"metric": recipe.metric, "sequential": a, "local": b, "kept": kept}
+    return replace(changed if kept else found, answers={**found.answers, "sequential": answer})

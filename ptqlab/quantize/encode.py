@@ -52,7 +52,8 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         assert node_plan.weights is not None, f"{group.main} has weights without a type"
         factors = None if steps is None else along_input(node, steps)
         weights[group.main], widened = encode_weights(
-            node, added, x, mean, node_plan.weights, factors, calibration.weights
+            node, added, x, mean, node_plan.weights, factors, calibration.weights,
+            calibration.corrections.get(group.main),
         )
         if widened:
             wide[group.main] = len(widened)

@@ -47,10 +47,11 @@ class SlotAsk:
 @dataclass(frozen=True)
 class Correction:
     """Bias correction: `num_sample` samples give the mean of every input; `metric` decides node by node whether the
-    correction is kept ("" keeps all, what the default recipe does)."""
+    correction is kept ("" keeps all, what the default recipe does). `order` "sequential" is tried besides."""
 
     num_sample: int
     metric: str = ""
+    order: str = "local"
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,9 @@ def make_recipe(
     several = any(len(s.methods) > 1 for s in slots.values())
     default = not (named or searched or several or quant.bias_correction or any(e.activation for e in quant.entries()))
     correction = None
-    if quant.bias_correction:
-        correction = Correction(quant.bias_correction.num_sample, quant.bias_correction.metric)
+    asked = quant.bias_correction
+    if asked:
+        correction = Correction(asked.num_sample, asked.metric, asked.order)
     elif not (named or searched or several):
         correction = Correction(DEFAULT_CORRECTION_SAMPLES)
     weights = str(quant.weight_method.value) if quant.weight_method else "max"
