@@ -1,0 +1,1 @@
+"""Widgets of a result: the state and the checks in Python, small JavaScript that draws and asks."""
