@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from models import IMAGE, Built, image, init, ints, model, node, random, value
+from models import IMAGE, Built, batch_norm, image, init, ints, model, node, random, value
 from onnx import TensorProto, helper
 
 EDGES: dict[str, Callable[[], Built]] = {}
@@ -598,3 +598,21 @@ def nothing_for_the_bpu() -> Built:
         ["y"],
         [],
     )
+
+
+@edge
+def volumes() -> Built:
+    """Convolutions and pools over three spatial axes, with a BatchNormalization and a residual Add."""
+    norm, constants = batch_norm("bn", 4)
+    nodes = [
+        node("Conv", ["x", "w"], "c", "conv", pads=[1] * 6),
+        node("BatchNormalization", ["c", *norm], "n", "norm"),
+        node("Relu", ["n"], "r", "relu"),
+        node("MaxPool", ["r"], "p", "pool", kernel_shape=[1, 2, 2], strides=[1, 2, 2]),
+        node("Conv", ["p", "w2"], "d", "conv2", pads=[1] * 6, group=2),
+        node("Add", ["d", "p"], "s", "sum"),
+        node("AveragePool", ["s"], "a", "mean", kernel_shape=[2, 2, 2]),
+        node("Conv", ["a", "w3"], "y", "conv3"),
+    ]
+    made = weights(w=(4, 2, 3, 3, 3), w2=(4, 2, 3, 3, 3), w3=(2, 4, 1, 1, 1))
+    return net(nodes, ["y"], [*made, *constants], {"x": random(1, 2, 4, 6, 6)})

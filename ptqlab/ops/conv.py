@@ -14,8 +14,14 @@ from ptqlab.ops.spec import Encoding, Engine, Lowering, Operand, OpSpec, Role
 from ptqlab.platforms import Platform
 
 
+def at_most_three_spatial_axes(node: ir.Node, platform: Platform) -> str | None:
+    """Convolutions have one, two or three spatial axes on the BPU."""
+    rank = len(shape(node.inputs[0])) - 2
+    return None if rank in (1, 2, 3) else f"{rank} spatial axes"
+
+
 def at_most_two_spatial_axes(node: ir.Node, platform: Platform) -> str | None:
-    """Convolutions have one or two spatial axes on the BPU."""
+    """Transposed convolutions have one or two spatial axes on the BPU."""
     rank = len(shape(node.inputs[0])) - 2
     return None if rank in (1, 2) else f"{rank} spatial axes"
 
@@ -137,8 +143,8 @@ CONV_TRANSPOSE = OpSpec(
 )
 CONV = OpSpec(
     "Conv", Role.ACTIVE, Engine.TAE, features=(0,),
-    rules=(float_features, constant_weights, explicit_pads, at_most_two_spatial_axes, few_products, not_empty),
+    rules=(float_features, constant_weights, explicit_pads, at_most_three_spatial_axes, few_products, not_empty),
     lower=lower_conv, source="documented",
-    note="int8 weights per output channel; Relu, Clip and a residual Add behind it are computed inside",
+    note="int8 weights per output channel; Relu, Clip and a residual Add behind it are computed inside; 1-D to 3-D",
 )
 SPECS = (CONV, CONV_TRANSPOSE)

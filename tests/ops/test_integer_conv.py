@@ -41,8 +41,8 @@ def loops(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, g: dict[str, obje
 
 @st.composite
 def geometries(draw: st.DrawFn) -> dict[str, object]:
-    """x shape, weight shape, and attributes of a convolution: 1-D or 2-D, grouped, strided, dilated, uneven pads."""
-    rank = draw(st.sampled_from([1, 2, 2]))
+    """x shape, weight shape, and attributes of a convolution: 1-D to 3-D, grouped, strided, dilated, uneven pads."""
+    rank = draw(st.sampled_from([1, 2, 2, 3]))
     group = draw(st.sampled_from([1, 1, 2, 3]))
     per_in, per_out = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     depthwise = draw(st.booleans())

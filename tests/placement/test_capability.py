@@ -72,8 +72,8 @@ def test_a_float_request_runs_the_node_on_the_cpu_and_tells_why() -> None:
     [
         ([node("Conv", ["x", "k"], "y", "n")], [], "constant_weights", "operand k is computed"),
         (
-            [node("Conv", ["x3", "w3d"], "y", "n")],
-            weights(w3d=(2, 3, 2, 2, 2)),
+            [node("ConvTranspose", ["x3", "w3d"], "y", "n")],
+            weights(w3d=(3, 2, 2, 2, 2)),
             "at_most_two_spatial_axes",
             "3 spatial axes",
         ),
