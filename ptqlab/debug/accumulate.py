@@ -7,8 +7,8 @@ import numpy as np
 
 from ptqlab.arith.metrics import Metric
 from ptqlab.debug.arguments import Nested, grouped
-from ptqlab.debug.cuts import Choice, agreement
-from ptqlab.debug.network import Network, partial_model
+from ptqlab.debug.cuts import agreement
+from ptqlab.debug.network import Choice, Network, partial_model
 from ptqlab.errors import Problem, PtqError, raise_if
 from ptqlab.events import Watch
 from ptqlab.graph import session

@@ -12,13 +12,11 @@ import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.metrics import Agreement
-from ptqlab.debug.network import Network, Quantizer, partial_model
+from ptqlab.debug.network import Choice, Network, partial_model
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, Session, session
 from ptqlab.quantize.parallel import SampleSet
 from ptqlab.quantize.pieces import Head, Map, piece_model
-
-Choice = Mapping[str, Quantizer]
 
 
 def head_of(cuts: Map, changed: Collection[str]) -> Head:
@@ -95,7 +93,7 @@ class Effects:
                     stage.step()
 
     def _head(self, choice: Choice) -> Head | None:
-        changed = {n for name in choice for n in self.network.readers(name) if n in self.graph}
+        changed = {n for n in self.network.changed(choice) if n in self.graph}
         return head_of(self.cuts, changed) if changed else None
 
     def _task(self, head: Head, choice: Choice, behind: tuple[Head, ...]) -> _Task | None:

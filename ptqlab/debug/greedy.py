@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptqlab.arith.metrics import Agreement
-from ptqlab.debug.cuts import Choice, Effects
-from ptqlab.debug.network import Network
+from ptqlab.debug.cuts import Effects
+from ptqlab.debug.network import Choice, Network
 from ptqlab.events import Watch
 from ptqlab.quantize.parallel import SampleSet
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -22,6 +23,7 @@ from ptqlab.ops.calibration_node import DOMAIN, NAME, calibration_function, cali
 from ptqlab.ops.spec import Role
 from ptqlab.ops.table import spec_of
 from ptqlab.quantize.calibrated import SLOT
+from ptqlab.quantize.lower import rounded_half
 from ptqlab.stages.calibration import asymmetric
 
 Edge = tuple[str, int]
@@ -79,6 +81,30 @@ class Quantizer:
             scale, zero_point = (self.scale * np.float32(widest / qtype.qmax)).astype(np.float32), 0
         return replace(self, scale=scale, zero_point=zero_point, low=qtype.qmin, high=qtype.qmax, bits=qtype.bits,
                        correction=None)
+
+
+@dataclass(frozen=True)
+class Half:
+    """A node in float16: its output is rounded to float16, and where it `computes` in float16, what it reads is, too.
+
+    float32 arithmetic between numbers that float16 has, as in the integer model (DEFINITIONS.md).
+    """
+
+    node: str
+    computes: bool
+
+    @property
+    def name(self) -> str:
+        """Key in a choice; no quantizer bears it."""
+        return f"{self.node}:float16"
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """float32 numbers rounded to float16; what is too large becomes Inf."""
+        return rounded_half(x)
+
+
+#: What is on in a float graph: quantizers by name, and nodes in float16.
+Choice: TypeAlias = Mapping[str, Quantizer | Half]
 
 
 class Network:
@@ -173,18 +199,26 @@ class Network:
     def of_node(self, node: str) -> list[str]:
         """The quantizers on the inputs and weights of a node; those before movers that it reads count."""
         found: dict[str, None] = {}
-        for index, value in enumerate(self.graph.node(node).inputs):
-            chain = self.edges.get((node, index))
-            producer = value.producer() if value is not None else None
-            if chain:
-                found.update(dict.fromkeys(chain))
-            elif producer is not None and _is_mover(producer):
-                found.update(dict.fromkeys(self.of_node(str(producer.name))))
+        for index in range(len(self.graph.node(node).inputs)):
+            found.update(dict.fromkeys(self.of_input(node, index)))
         return list(found)
+
+    def of_input(self, node: str, index: int) -> list[str]:
+        """The quantizers on one input of a node, or before the movers that it comes from."""
+        value = self.graph.node(node).inputs[index]
+        chain = self.edges.get((node, index))
+        producer = value.producer() if value is not None else None
+        if chain:
+            return list(chain)
+        return self.of_node(str(producer.name)) if producer is not None and _is_mover(producer) else []
 
     def of_kind(self, kind: str) -> list[str]:
         """Quantizers of "weight" (constant operands included) or "activation"."""
         return [n for n, q in self.quantizers.items() if (q.kind == "activation") == (kind == "activation")]
+
+    def changed(self, choice: Choice) -> set[str]:
+        """The nodes that compute something else under a choice."""
+        return {n for key, on in choice.items() for n in ([on.node] if isinstance(on, Half) else self.readers(key))}
 
     def readers(self, quantizer: str) -> list[str]:
         """Nodes that read through a quantizer."""
@@ -269,25 +303,33 @@ def _read(path: Path) -> ir.Model:
                        "debug") from None
 
 
-def put_back(view: ir.Graph, network: Network, chosen: Mapping[str, Quantizer]) -> None:
-    """Put chosen quantizers into a graph that was extracted from the float graph; constants are rounded at once."""
+def put_back(view: ir.Graph, network: Network, chosen: Choice) -> None:
+    """Put what is chosen into a graph that was extracted from the float graph; constants are rounded at once."""
     made: dict[tuple[str, tuple[str, ...]], ir.Value] = {}
-    corrections = {(q.correction[0], q.correction[1]): q.correction[2] for q in chosen.values() if q.correction}
+    halves = {h.node: h for h in chosen.values() if isinstance(h, Half)}
+    quantizers = {n: q for n, q in chosen.items() if isinstance(q, Quantizer)}
+    corrections = {(q.correction[0], q.correction[1]): q.correction[2] for q in quantizers.values() if q.correction}
     for node in list(view):
+        half = halves.get(str(node.name))
         for index, value in enumerate(node.inputs):
             if value is None:
+                continue
+            if half is not None and half.computes and value.dtype == ir.DataType.FLOAT:
+                node.replace_input_with(index, _halved(view, node, value))
                 continue
             if (str(node.name), index) in corrections:
                 corrected = corrections[str(node.name), index]
                 node.replace_input_with(index, _constant(view, f"{value.name}_back", corrected))
                 continue
-            active = tuple(n for n in network.edges.get((str(node.name), index), ()) if n in chosen)
+            active = tuple(n for n in network.edges.get((str(node.name), index), ()) if n in quantizers)
             if not active:
                 continue
             key = (str(value.name), active)
             if key not in made:
-                made[key] = _rounded(view, node, value, [chosen[n] for n in active])
+                made[key] = _rounded(view, node, value, [quantizers[n] for n in active])
             node.replace_input_with(index, made[key])
+        if half is not None:
+            _halve_outputs(view, node)
 
 
 def _rounded(view: ir.Graph, before: ir.Node, value: ir.Value, quantizers: list[Quantizer]) -> ir.Value:
@@ -307,6 +349,46 @@ def _rounded(view: ir.Graph, before: ir.Node, value: ir.Value, quantizers: list[
     return value
 
 
+def _halved(view: ir.Graph, before: ir.Node, value: ir.Value) -> ir.Value:
+    """`value` rounded to float16, for one reader."""
+    name = f"{value.name}/{before.name}"
+    if value.const_value is not None:
+        return _constant(view, name, rounded_half(value.const_value.numpy()))
+    to, back = _casts(value, name)
+    view.insert_before(before, to)
+    view.insert_before(before, back)
+    return back.outputs[0]
+
+
+def _halve_outputs(view: ir.Graph, node: ir.Node) -> None:
+    """Behind a node: its float outputs by way of float16, under their names."""
+    for out in node.outputs:
+        if not out.name or out.dtype != ir.DataType.FLOAT:
+            continue
+        readers, tensor = list(out.uses()), str(out.name)
+        to, back = _casts(out, f"{tensor}/{node.name}")
+        view.insert_after(node, to)
+        view.insert_after(to, back)
+        for reader, index in readers:
+            reader.replace_input_with(index, back.outputs[0])
+        for index, output in enumerate(view.outputs):
+            if output is out:
+                view.outputs[index] = back.outputs[0]
+        out.name, back.outputs[0].name = f"{tensor}/float32", tensor
+
+
+def _casts(value: ir.Value, name: str) -> tuple[ir.Node, ir.Node]:
+    made = []
+    for dtype in (ir.DataType.FLOAT16, ir.DataType.FLOAT):
+        node = ir.Node("", "Cast", [value], attributes=[ir.AttrInt64("to", int(dtype))], num_outputs=1,
+                       name=f"{name}/{dtype.name.lower()}")
+        value_out = node.outputs[0]
+        value_out.name, value_out.shape, value_out.dtype = f"{name}/{dtype.name.lower()}", value.shape, dtype
+        made.append(node)
+        value = value_out
+    return made[0], made[1]
+
+
 def _constant(view: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     tensor = ir.tensor(np.ascontiguousarray(array), name=name)
     value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
@@ -321,7 +403,7 @@ def _function() -> ir.Function:
 
 
 def partial_model(
-    network: Network, chosen: Mapping[str, Quantizer], inputs: Collection[str] = (), outputs: Collection[str] = ()
+    network: Network, chosen: Choice, inputs: Collection[str] = (), outputs: Collection[str] = ()
 ) -> ir.Model:
     """The part of the float graph from `inputs` to `outputs` (all of it where not given) with chosen quantizers."""
     graph = network.graph.model.graph

@@ -9,8 +9,8 @@ import numpy as np
 
 from ptqlab.arith.metrics import Agreement, Metric
 from ptqlab.debug.arguments import Nested, flat, listed
-from ptqlab.debug.cuts import Choice, Effects
-from ptqlab.debug.network import Network
+from ptqlab.debug.cuts import Effects
+from ptqlab.debug.network import Choice, Network
 from ptqlab.errors import Interrupted, Problem, PtqError, raise_if, shorten
 from ptqlab.events import Watch
 from ptqlab.quantize.parallel import SampleSet

@@ -52,6 +52,11 @@ def _data_of(model: Any) -> Any:
                            "a folder of samples, {input: folder} or {input: [array, ...]}"), "debug")
 
 
+def march_of(model: Any) -> str | None:
+    """The march of a compile result; None where nothing says it."""
+    return getattr(getattr(model, "record", None), "march", None)
+
+
 def metrics_of(given: str | Sequence[str], where: str = "metrics") -> list[Metric]:
     """The metrics of these names. PtqError for names that are none."""
     names = [given] if isinstance(given, str) else list(given)

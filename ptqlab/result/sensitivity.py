@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ptqlab.arith.formats import QType
-from ptqlab.debug.cuts import Choice, Effects
-from ptqlab.debug.network import Network
+from ptqlab.debug.cuts import Effects
+from ptqlab.debug.network import Choice, Network
 from ptqlab.debug.ranking import Scores, score
-from ptqlab.debug.source import first_samples, metrics_of, open_source
-from ptqlab.errors import Problem, PtqError
+from ptqlab.debug.source import first_samples, march_of, metrics_of, open_source
+from ptqlab.debug.variants import PARTS, type_problems, types_of, variant
+from ptqlab.errors import Problem, PtqError, raise_if, shorten
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import heatmap_figure
 from ptqlab.report.page import Page
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from ptqlab.result.compiled import CompileResult
     from ptqlab.result.progress import Progress
 
-TYPES = ("int8", "int16")
-PARTS = ("node", "weight", "activation")
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str]
 
 
 class SensitivityResult(Shown):
@@ -38,14 +36,23 @@ class SensitivityResult(Shown):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per node, part and type: Node, NodeType, Part, Type, one column per metric, Samples."""
+        """One row per node, part and type, worst first; what could not be measured has no row.
+
+        Node, NodeType
+        Part     "node": the whole node; "weight", "activation": these alone
+        Type     that was asked for: "int8", "int16", "dual-int16", "float16" (of whole nodes only)
+        Granted  what the platform gives for it, such as "int16" where an operator has no float16
+        one column per metric, by its name: mean over the samples of how near the outputs stay to the float model
+        Samples  how many samples the figures are of
+        """
         import pandas as pd
 
         rows = []
         for label in self.scores.ranked():
-            node, part, qtype = self.keys[label]
+            node, part, qtype, granted = self.keys[label]
             numbers = dict(zip(self.metrics, self.scores.mean(label), strict=True))
-            rows.append({"Node": node, "NodeType": self.types[node], "Part": part, "Type": qtype, **numbers,
+            rows.append({"Node": node, "NodeType": self.types[node], "Part": part, "Type": qtype,
+                         "Granted": granted, **numbers,
                          "Samples": len(self.scores.values[label])})
         return pd.DataFrame(rows)
 
@@ -55,9 +62,9 @@ class SensitivityResult(Shown):
         if name not in self.metrics:
             raise PtqError(Problem("PTQ554", "metric", repr(name), ", ".join(self.metrics)), "heatmap")
         index = self.metrics.index(name)
-        cells = {self.keys[label]: self.scores.mean(label)[index] for label in self.scores.values}
+        cells = {self.keys[label][:3]: self.scores.mean(label)[index] for label in self.scores.values}
         nodes = list(dict.fromkeys(key[0] for key in cells))
-        columns = list(dict.fromkeys(key[1:] for key in cells))
+        columns = list(dict.fromkeys(key[1:3] for key in cells))
         values = [[cells.get((node, *column)) for column in columns] for node in nodes]
         return heatmap_figure(nodes, [" ".join(c) for c in columns], values, name,
                               higher=self.scores.metrics[index].higher)
@@ -67,7 +74,7 @@ class SensitivityResult(Shown):
         page = Page(f"Sensitivity of {len({k[0] for k in self.keys.values()})} nodes"
                     + (", quick: one sample" if self.quick else "") + ("" if self.complete else ", stopped"))
         columns = ["Node", "Part", "Type", *self.metrics]
-        page.table(columns, [[*self.keys[label], *(f"{v:.6f}" for v in self.scores.mean(label))]
+        page.table(columns, [[*self.keys[label][:3], *(f"{v:.6f}" for v in self.scores.mean(label))]
                              for label in labels[:20]], self.metrics)
         return page
 
@@ -76,22 +83,24 @@ class SensitivityResult(Shown):
 
 
 def sensitivity(
-    run: Any, data: Any = None, *, types: Sequence[str] = TYPES, parts: Sequence[str] = PARTS,
+    run: Any, data: Any = None, *, types: Sequence[str] | None = None, parts: Sequence[str] = PARTS,
     metrics: str | Sequence[str] = ("cosine-similarity", "sqnr"), data_num: int | None = 4, quick: bool = False,
+    march: str | None = None,
     progress: bool | Progress | None = None, watch: Watch | None = None,
 ) -> SensitivityResult:
     """How far the outputs move when each node alone is quantized, per type, all of it or weights or activations alone.
 
     run, data  CompileResult or calibrated model file, and its samples
-    types      "int8", "int16": of a node "int16" means int16 activations and int8 weights, as in quant_config
+    types      of "int8", "int16", "dual-int16", "float16", as quant_config means them; None: int8 and int16, and
+               float16 where the march has it
+    march      whose rules say what a node is granted (default: that of the run)
     quick      one sample: a first look
 
     Exact for the samples that are used. Stopping keeps what is done. Raises PtqError with every problem.
     """
-    wrong = [Problem("PTQ554", "types", repr(t), ", ".join(TYPES)) for t in types if t not in TYPES]
-    wrong += [Problem("PTQ554", "parts", repr(p), ", ".join(PARTS)) for p in parts if p not in PARTS]
-    if wrong:
-        raise PtqError(wrong, "sensitivity")
+    words, where = types_of(march or march_of(run), types)
+    wrong = [Problem("PTQ554", "parts", repr(shorten(p)), ", ".join(PARTS)) for p in parts if p not in PARTS]
+    raise_if(type_problems(words, where) + wrong, "sensitivity")
     chosen = metrics_of(metrics)
     network, samples = open_source(run, data)
     samples = first_samples(samples, 1 if quick else data_num)
@@ -99,26 +108,14 @@ def sensitivity(
     keys: dict[str, Key] = {}
     for node in network.nodes:
         for part in parts:
-            for qtype in types:
-                choice = _choice(network, node, part, QType(qtype))
+            for word in words:
+                choice, granted = variant(network, node, part, word, where)
                 if choice:
-                    label = f"{node} {part} {qtype}"
-                    choices[label], keys[label] = choice, (node, part, qtype)
+                    label = f"{node} {part} {word}"
+                    choices[label], keys[label] = choice, (node, part, word, granted)
     watch = watch or Watch()
     scores = watched(lambda: score(Effects(network), choices, samples, chosen, watch), watch, progress)
     return SensitivityResult(network, scores, keys, quick)
-
-
-def _choice(network: Network, node: str, part: str, qtype: QType) -> Choice:
-    """The quantizers of a part of a node in a type."""
-    choice = {}
-    for name in network.of_node(node):
-        quantizer = network.quantizers[name]
-        kind = "activation" if quantizer.kind == "activation" else "weight"
-        if part in ("node", kind):
-            asked = QType.INT8 if part == "node" and kind == "weight" else qtype
-            choice[name] = quantizer.as_type(asked)
-    return choice
 
 
 def compare_runs(a: CompileResult, b: CompileResult) -> pd.DataFrame:

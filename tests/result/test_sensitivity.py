@@ -24,7 +24,7 @@ def test_frame_and_heatmap():
     apart, samples = network({"activation": {"calibration_type": "max"}})  # it clips nothing, in either type
     found = debug.sensitivity(apart, samples, metrics=["mse", "sqnr"], progress=False)
     frame = found.frame
-    assert list(frame.columns) == ["Node", "NodeType", "Part", "Type", "mse", "sqnr", "Samples"]
+    assert list(frame.columns) == ["Node", "NodeType", "Part", "Type", "Granted", "mse", "sqnr", "Samples"]
     assert set(frame["Node"]) == set(apart.nodes) and set(frame["Samples"]) == {4}
     table = frame.set_index(["Node", "Part", "Type"])["mse"]
     for node in ("conv0", "conv1", "fc"):
@@ -34,6 +34,8 @@ def test_frame_and_heatmap():
     assert len(figure.data[0].y) == len(apart.nodes) and list(figure.data[0].x) == [
         "node int8", "node int16", "weight int8", "weight int16", "activation int8", "activation int16"]
     assert "Sensitivity of" in str(found)
+    halves = debug.sensitivity(apart, samples, march="nash-p", parts=["node"], progress=False).frame
+    assert set(halves["Type"]) == {"int8", "int16", "float16"} and len(halves) == 3 * len(apart.nodes)
     with pytest.raises(PtqError, match="mse, sqnr"):
         found.heatmap("chebyshev")
 
