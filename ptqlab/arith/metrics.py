@@ -6,6 +6,7 @@ finite makes every figure NaN: a broken tensor never looks like a good one.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -41,15 +42,15 @@ class Agreement:
         """Take one more sample into account; `distances` also sums L1 and the largest difference."""
         x = np.ascontiguousarray(a, dtype=np.float32).ravel()
         y = np.ascontiguousarray(b, dtype=np.float32).ravel()
-        for start in range(0, x.size, CHUNK):
-            p, q = x[start : start + CHUNK], y[start : start + CHUNK]
-            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen below
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is seen in the sums
+            for start in range(0, x.size, CHUNK):
+                p, q = x[start : start + CHUNK], y[start : start + CHUNK]
                 sums = float(np.dot(p, p)), float(np.dot(q, q)), float(np.dot(p, q))
-            if not np.isfinite(sum(sums)) or min(sums[:2]) < UNDERFLOW:
-                sums = self._careful(p, q)
-            self.aa += sums[0]
-            self.bb += sums[1]
-            self.ab += sums[2]
+                if not math.isfinite(sum(sums)) or _underflowed(p, sums[0]) or _underflowed(q, sums[1]):
+                    sums = self._careful(p, q)
+                self.aa += sums[0]
+                self.bb += sums[1]
+                self.ab += sums[2]
         if distances:
             with np.errstate(invalid="ignore"):
                 diff = x.astype(np.float64) - y.astype(np.float64)
@@ -133,6 +134,11 @@ class Agreement:
         """
         size = float(np.sqrt(self.aa / self.count)) if self.count else 0.0
         return self.l1 / size if size else (0.0 if self.l1 == 0.0 else float("inf"))
+
+
+def _underflowed(values: np.ndarray, squares: float) -> bool:
+    """Whether a sum of squares this small has lost something: nothing where all values are zero, as many chunks are."""
+    return squares < UNDERFLOW and bool(values.any())
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,18 @@ def test_all_zero_pairs_agree_and_half_zero_pairs_do_not() -> None:
     assert agreement((zero, one)).sqnr == -math.inf
 
 
+def test_chunks_of_zeros_take_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole chunk of zeros, on either side, has lost no bits: only sums that did are made again in float64."""
+    looks: list[int] = []
+    plain = Agreement._careful
+    monkeypatch.setattr(Agreement, "_careful", lambda self, p, q: (looks.append(1), plain(self, p, q))[1])
+    zeros, ones = np.zeros(2 * CHUNK, np.float32), np.ones(2 * CHUNK, np.float32)
+    made = agreement((zeros, zeros), (zeros, ones), (ones, zeros))
+    assert (made.aa, made.bb, made.ab, looks) == (2.0 * CHUNK, 2.0 * CHUNK, 0.0, [])
+    tiny = np.full(4, 1e-20, np.float32)
+    assert agreement((tiny, tiny)).cosine == pytest.approx(1.0) and looks == [1]
+
+
 def test_equal_tensors_have_no_error() -> None:
     """Equal signals: cosine 1, SQNR inf, distances 0."""
     x = np.array([1, -2, 3], np.float32)
