@@ -26,7 +26,7 @@ from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
 from ptqlab.pipeline.layer_search import raised
-from ptqlab.pipeline.measure import Measures, measure, overflow_finding
+from ptqlab.pipeline.measure import Measures, differing_finding, measure, overflow_finding
 from ptqlab.pipeline.presets import with_preset
 from ptqlab.placement import Asks, place
 from ptqlab.platforms import Platform, platform
@@ -116,7 +116,7 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if run.kind == "compile":
         with run.stage("compare", counts_itself=True):
             measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
-            run.tell(overflow_finding(graph, measures))
+            run.tell(overflow_finding(graph, measures) + differing_finding(measures))
     if interface is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))

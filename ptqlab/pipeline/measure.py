@@ -28,12 +28,14 @@ class Measures:
 
     same_as   tensor -> tensor whose figures it shares (a pure reordering, a node fused into an operator)
     overflow  tensor in float16 -> number of its values that are Inf or NaN where the float model's are finite
+    differing  output that is no float -> (its elements that differ from the float model's, all its elements)
     """
 
     calibrated: dict[str, Agreement] = field(default_factory=dict)
     quantized: dict[str, Agreement] = field(default_factory=dict)
     same_as: dict[str, str] = field(default_factory=dict)
     overflow: dict[str, int] = field(default_factory=dict)
+    differing: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def of(self, kind: str, tensor: str) -> Agreement | None:
         table = self.calibrated if kind == "calibrated" else self.quantized
@@ -104,6 +106,10 @@ def measure(
                 for tensor, agreement in measures.quantized.items():
                     value = _centred(codes[integer[tensor]], tensor, integer[tensor], quantized)
                     agreement.add(truth[tensor], value, distances=tensor in finals)
+                    if tensor in finals and truth[tensor].dtype.kind != "f":
+                        other, count = measures.differing.get(tensor, (0, 0))
+                        other += int((truth[tensor] != value).sum())
+                        measures.differing[tensor] = (other, count + truth[tensor].size)
                     if floats.get(tensor) is QType.FLOAT16:
                         lost = int((np.isfinite(truth[tensor]) & ~np.isfinite(value)).sum())
                         measures.overflow[tensor] = measures.overflow.get(tensor, 0) + lost
@@ -124,6 +130,17 @@ def overflow_finding(graph: FloatGraph, measures: Measures) -> list[Finding]:
         f"Inf or NaN, beyond 65504{behind}"
     )
     return [Finding("PTQ530", message, names, f"float32 for {node.name}, or int16")]
+
+
+def differing_finding(measures: Measures) -> list[Finding]:
+    """Outputs that hold indices, counts or truth values, for which no cosine means anything: how many are the same."""
+    told = {t: counts for t, counts in measures.differing.items() if counts[0]}
+    if not told:
+        return []
+    parts = [f"{t} {n - lost} of {n} ({1 - lost / n:.1%})" for t, (lost, n) in told.items()]
+    hint = "where two candidates lie close the last bit decides: int16 for the node in front keeps more of them apart"
+    message = f"elements of integer outputs that equal the float model's: {', '.join(parts)}"
+    return [Finding("PTQ531", message, hint=hint, severity="note")]
 
 
 def _integer_name(tensor: str, quantized: QuantizedModel | None, finals: set[str]) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import models
 import numpy as np
 import pytest
-from core_models import EDGES
+from core_models import EDGES, net
+from models import init, random
 from small import Made, planned, stages
 
 from ptqlab.arith.rounding import dequantize
 from ptqlab.events import Watch
 from ptqlab.graph import session
-from ptqlab.pipeline.measure import compared_tensors, measure
+from ptqlab.pipeline.measure import compared_tensors, differing_finding, measure
 from ptqlab.simulate import ReferenceExecutor
 
 
@@ -105,3 +107,25 @@ def test_a_network_of_nothing_but_inputs_and_constants_is_measured() -> None:
     made = stages(model, feeds)
     found = measure(made.graph, made.plan, made.encodings, made.calibrated, made.integer, [feeds], 1, Watch())
     assert all(a.cosine == pytest.approx(1.0) for a in found.quantized.values())
+
+
+def test_indices_are_counted_where_they_differ() -> None:
+    """Two nearly equal columns: some of 64 winners change in int8, and the finding says how many are the same."""
+    w = random(16, 10)
+    w[:, 3] = w[:, 4] + np.float32(1e-4)
+    nodes = [
+        models.node("MatMul", ["x", "w"], "l", "scores"),
+        models.node("ArgMax", ["l"], "best", "best", axis=1, keepdims=0),
+        models.node("Shape", ["x"], "s", "shape"),
+    ]
+    model, feeds = net(nodes, ["best", "s"], [init("w", w)], {"x": random(64, 16)})
+    made = stages(model, feeds)
+    found = measure(made.graph, made.plan, made.encodings, made.calibrated, made.integer, [feeds, feeds], 2, Watch())
+    wanted = truth(made, feeds, "best")
+    got = ReferenceExecutor(made.integer).run(feeds)["best"]
+    same = 2 * int((wanted == got).sum())
+    assert 0 < same < 128
+    [told] = differing_finding(found)
+    counts = f"best {same} of 128 ({same / 128:.1%})"
+    assert told.message == f"elements of integer outputs that equal the float model's: {counts}"
+    assert (told.code, told.severity) == ("PTQ531", "note")
