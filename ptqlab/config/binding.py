@@ -10,6 +10,7 @@ from ptqlab.config.data_binding import bind_sources
 from ptqlab.config.document import Document, KeyPath, Ledger, did_you_mean, in_file_order, listing
 from ptqlab.config.image_types import default_source
 from ptqlab.config.input_checks import check_image, check_source
+from ptqlab.config.kinds import joined_names
 from ptqlab.config.values import Config, InputParameters
 from ptqlab.errors import raise_if, shorten
 
@@ -74,7 +75,7 @@ def match_inputs(ledger: Ledger, cfg: Config, names: Sequence[str]) -> list[Inpu
             (GROUP, "input_name"),
             f"no input_name, and the model has {len(names)} inputs",
             listing(names),
-            f'write input_name: "{shorten(";".join(names), 100)}" and one entry per input in every other list',
+            f'write input_name: "{shorten(joined_names(names), 100)}" and one entry per input in every other list',
         )
         return []
     known = [e for e in entries if e.name in names]

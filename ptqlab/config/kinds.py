@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ptqlab.config.document import KeyPath, Ledger, did_you_mean, listing, show
@@ -153,16 +153,32 @@ def split(value: str) -> list[str]:
     return parts[:-1] if len(parts) > 1 and not parts[-1] else parts
 
 
+def split_names(value: str) -> list[str]:
+    r"""Names of a ";" list; "\;" is a ";" inside a name, as TFLite exports have it, and is no separator."""
+    return [part.replace(r"\;", ";") for part in (p.strip() for p in _parts(value))]
+
+
+def _parts(value: str) -> list[str]:
+    parts = re.split(r"(?<!\\);", value)
+    return parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts
+
+
+def joined_names(names: Iterable[str]) -> str:
+    """The text that `split_names` reads back."""
+    return ";".join(name.replace(";", r"\;") for name in names)
+
+
 def words(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
     """Tuple of entries of names / choices / folders."""
     if isinstance(value, str):
         if not value.strip():
             return MISSING
-        parts = split(value)
+        parts = split_names(value) if row.kind == "names" else split(value)
     elif isinstance(value, list) and all(isinstance(v, str) for v in value):
         parts = [v.strip() for v in value]
         if ledger.document.line(path):  # in a file the vendor's tool takes text only
-            ledger.refuse("PTQ203", path, show(value), row.expected, f'write "{shorten(";".join(parts), 60)}"')
+            text = joined_names(parts) if row.kind == "names" else ";".join(parts)
+            ledger.refuse("PTQ203", path, show(value), row.expected, f'write "{shorten(text, 60)}"')
             return MISSING
         if not parts:
             return MISSING
@@ -182,7 +198,7 @@ def words(row: Field, value: Any, path: KeyPath, ledger: Ledger) -> Any:
                 'one ";" between two entries',
             )
             bad = True
-        elif ";" in part:  # an entry of a Python list
+        elif ";" in part and row.kind != "names":  # an entry of a Python list
             ledger.refuse("PTQ212", path, f'{show(part)}: ";" separates entries', row.expected, "one name per entry")
             bad = True
         elif row.kind == "choices" and part not in row.allowed:

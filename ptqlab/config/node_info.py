@@ -12,7 +12,7 @@ from typing import Any
 
 from ptqlab.config.document import KeyPath, Ledger, did_you_mean, listing, show
 from ptqlab.config.fields import MODEL_OUTPUT_INT8, MODEL_OUTPUT_INT16
-from ptqlab.config.kinds import split
+from ptqlab.config.kinds import split_names
 from ptqlab.config.quant import Entry, QuantConfig, Setting
 from ptqlab.config.quant_fields import DEVICES, METHODS, NODE_INFO_KEYS, QTYPES
 
@@ -82,7 +82,7 @@ def read_node_info(ledger: Ledger, value: Any, path: KeyPath) -> dict[str, Entry
     if value is None or value == "":
         return out
     if isinstance(value, str):
-        for part in split(value):
+        for part in split_names(value):
             name, colon, word = part.rpartition(":")  # a node's name may hold colons, a type does not
             if not colon or not name.strip() or not word.strip():
                 ledger.refuse("PTQ212", path, show(part), "node:type", form)

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ptqlab.config.fields import GROUPS, Field
+from ptqlab.config.kinds import joined_names
 from ptqlab.config.values import InputParameters
 from ptqlab.config.yaml_reader import read_yaml
 
@@ -79,7 +80,7 @@ def input_values(inputs: Sequence[InputParameters]) -> dict[str, str]:
 
     several, folder = len(inputs) > 1, START["cal_data_dir"]
     return {
-        "input_name": join([i.name for i in inputs]),
+        "input_name": joined_names(i.name for i in inputs),
         "input_shape": join(["x".join(map(str, i.shape or ())) for i in inputs]),
         "input_type_rt": join([i.type_rt for i in inputs]),
         "input_type_train": join([i.type_train for i in inputs]),

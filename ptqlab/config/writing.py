@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from ptqlab.config.kinds import joined_names
 from ptqlab.config.values import CompilerParameters, Config, ModelParameters
 from ptqlab.config.yaml_reader import write_yaml
 
@@ -34,7 +35,7 @@ def model_group(cfg: Config) -> dict[str, Any]:
     }
     for key in ("output_nodes", "remove_node_type", "remove_node_name", "debug_mode"):
         if getattr(model, key):
-            out[key] = ";".join(getattr(model, key))
+            out[key] = joined_names(getattr(model, key))
     defaults = {f.name: f.default for f in fields(ModelParameters)}
     return out | {k: getattr(model, k) for k in ("enable_vpu", "enable_spu") if getattr(model, k) != defaults[k]}
 
@@ -52,7 +53,7 @@ def input_group(cfg: Config) -> dict[str, Any]:
     out: dict[str, Any] = {}
     inputs = cfg.inputs
     if any(i.name for i in inputs):
-        out["input_name"] = ";".join(i.name for i in inputs)
+        out["input_name"] = joined_names(i.name for i in inputs)
     if inputs and cfg.types_given:
         out["input_type_rt"] = ";".join(i.type_rt for i in inputs)
         out["input_type_train"] = ";".join(i.type_train for i in inputs)
@@ -72,7 +73,7 @@ def input_group(cfg: Config) -> dict[str, Any]:
     if cfg.separate_batch:
         out["separate_batch"] = True
     if cfg.separate_name:
-        out["separate_name"] = ";".join(cfg.separate_name)
+        out["separate_name"] = joined_names(cfg.separate_name)
     return out
 
 
@@ -89,7 +90,7 @@ def calibration_group(cfg: Config) -> dict[str, Any]:
         out["max_percentile"] = given.max_percentile
     for key in ("run_on_cpu", "run_on_bpu"):
         if getattr(given, key):
-            out[key] = ";".join(getattr(given, key))
+            out[key] = joined_names(getattr(given, key))
     if given.optimization:
         out["optimization"] = given.optimization
     if given.recipe:
