@@ -24,8 +24,8 @@ SETS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 # a browser would ask for these when its developer tools are open
 _SOURCE_MAP = re.compile(r"^\s*(//|/\*)# sourceMappingURL=.*$", re.MULTILINE)
 #: Of a static form and the widget behind it one is seen: the widget where its kernel runs, else the static form.
-_ONE_IS_SEEN = (".jp-OutputArea-child:has(.ptqlab-static) + .jp-OutputArea-child:has(.jupyter-widgets:not(:has(*)))"
-                "{display:none}")
+_ONE_IS_SEEN = (".jp-OutputArea-child:has(.ptqlab-static) + "
+                ".jp-OutputArea-child:has(.jupyter-widgets):not(:has(.jupyter-widgets > *)){display:none}")
 
 
 def our(*names: str) -> str:
