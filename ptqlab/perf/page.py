@@ -39,7 +39,7 @@ def performance_html(found: Estimate, told: Sequence[Advice] = (), *, lang: str 
     body = [
         f"<h1>{title}</h1>", _heading("summary", lang), _summary(found, lang),
         _heading("basis", lang), "<ul>" + "".join(f"<li>{escape(s)}</li>" for s in found.basis) + "</ul>",
-        _heading("timeline", lang), timeline_svg(found),
+        _heading("timeline", lang), timeline_svg(found.timeline, found.latency_us, say("timeline", lang)),
         _heading("bandwidth", lang), bandwidth_svg(intervals(found), lang),
         _heading("advice", lang), _advice(told, lang),
         _heading("cpu", lang), _cpu(found, lang),

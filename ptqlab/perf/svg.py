@@ -1,9 +1,10 @@
 """Drawings of a run as inline SVG: a timeline of the engines, and utilization and bandwidth over time."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
-from ptqlab.perf.estimate import Estimate
+from ptqlab.perf.estimate import Interval
 from ptqlab.perf.vendor import ENGINES, Intervals
 from ptqlab.perf.words import say
 
@@ -11,17 +12,21 @@ WIDTH, LEFT, ROW, BAR = 960, 62, 22, 14
 MOST_BARS = 4000
 
 
-def timeline_svg(found: Estimate) -> str:
-    """One row for each engine that works, one bar for each layer; the bar's title tells layer and times."""
-    engines = [e for e in ENGINES if any(b.engine == e for b in found.timeline)]
-    scale = (WIDTH - LEFT - 8) / (found.latency_us or 1)
+def timeline_svg(timeline: Sequence[Interval], latency_us: float, title: str) -> str:
+    """One row for each engine that works, one bar for each layer; the bar's title tells layer and times.
+
+    title  of the drawing, for readers that hear it
+    """
+    engines = [e for e in ENGINES if any(b.engine == e for b in timeline)]
+    scale = (WIDTH - LEFT - 8) / (latency_us or 1)
     height = len(engines) * ROW + 26
-    parts = [f"<svg class='perf' viewBox='0 0 {WIDTH} {height}' role='img' aria-label='{say('timeline')}'>"]
+    parts = [f"<svg class='perf' viewBox='0 0 {WIDTH} {height}' role='img' "
+             f"aria-label='{escape(title)}'>"]
     for index, engine in enumerate(engines):
         top = index * ROW + 4
         parts.append(f"<text x='0' y='{top + BAR - 2}'>{engine}</text>"
                      f"<line x1='{LEFT}' y1='{top + BAR}' x2='{WIDTH - 8}' y2='{top + BAR}' class='axis'/>")
-        bars = [b for b in found.timeline if b.engine == engine]
+        bars = [b for b in timeline if b.engine == engine]
         # the longest ones, should there be more bars than anybody could see
         for bar in sorted(bars, key=lambda b: -b.working_us)[:MOST_BARS]:
             title = f"{bar.layer}: {bar.start_us:.1f} us + {bar.working_us:.1f} us"
@@ -30,7 +35,7 @@ def timeline_svg(found: Estimate) -> str:
                          f"<title>{escape(title)}</title></rect>")
     base = len(engines) * ROW + 8
     for step in range(6):
-        us = found.latency_us * step / 5
+        us = latency_us * step / 5
         anchor = "end" if step == 5 else "start" if step == 0 else "middle"
         parts.append(f"<text x='{LEFT + us * scale:.1f}' y='{base + 12}' text-anchor='{anchor}'>{us:.0f} us</text>")
     return "".join((*parts, "</svg>"))

@@ -40,6 +40,11 @@ padding:0;overflow-wrap:anywhere}
 & dl{display:grid;grid-template-columns:max-content 1fr;gap:.15em 1em;margin:.3em 0}
 & dl dt{font-weight:600;float:none;width:auto;white-space:nowrap}
 & dl dd{margin:0;overflow-wrap:anywhere}
+& svg.perf{width:100%;height:auto;display:block}
+& svg.perf text{font-size:11px;fill:currentColor}
+& svg.perf .axis{stroke:currentColor;stroke-opacity:.2}
+& svg.perf .e0{fill:#3a87c8}& svg.perf .e1{fill:#cf6a1a}& svg.perf .e2{fill:#1b9a77}& svg.perf .e3{fill:#a569bd}
+& svg.perf .e4{fill:#b8860b}& svg.perf .e5{fill:#7d8288}& svg.perf .e6{fill:#c0508a}
 """.replace("&", "div.ptqlab.ptqlab.ptqlab")
 SHOWN_FINDINGS = 12
 

@@ -71,12 +71,26 @@ class Findings:
         return html.finding_block(self.findings)
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """Static svg, every text in it escaped already; a terminal shows `words` in its place."""
+
+    svg: str
+    words: str = ""
+
+    def text(self) -> str:
+        return f"  {printable(self.words)}" if self.words else ""
+
+    def html(self) -> str:
+        return self.svg
+
+
 @dataclass
 class Page:
     """A title and its parts in reading order."""
 
     title: str
-    parts: list[Heading | Line | Table | Findings] = field(default_factory=list)
+    parts: list[Heading | Line | Table | Findings | Drawing] = field(default_factory=list)
 
     def heading(self, words: str) -> None:
         self.parts.append(Heading(words))
@@ -90,9 +104,13 @@ class Page:
     def findings(self, findings: Sequence[Finding]) -> None:
         self.parts.append(Findings(tuple(findings)))
 
+    def drawing(self, svg: str, words: str = "") -> None:
+        """`svg` for html, `words` for text."""
+        self.parts.append(Drawing(svg, words))
+
     def text(self) -> str:
         """The page for a terminal."""
-        return "\n".join([printable(self.title), *(part.text() for part in self.parts)])
+        return "\n".join([printable(self.title), *(text for part in self.parts if (text := part.text()))])
 
     def html(self) -> str:
         """The page for a notebook; every text escaped."""

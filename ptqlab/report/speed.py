@@ -7,6 +7,7 @@ from typing import Any
 
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT, check_headline
+from ptqlab.report.timeline import timeline_drawing
 from ptqlab.report.words import say
 from ptqlab.stages.record import Record
 
@@ -50,7 +51,27 @@ def run_speed_page(record: Record) -> Page:
         return page
     page.heading(say("speed"))
     page.table((say("figure"), say("value")), figure_rows(record.perf), (say("value"),))
+    slowest = slowest_layers(record.perf)
+    if slowest:
+        page.heading(say("slowest"))
+        columns = (say("layer"), say("operator"), say("type"), "us", say("share"), say("bound"))
+        page.table(columns, slowest, columns[3:5])
+    drawn = timeline_drawing(record)
+    if drawn:
+        page.heading(say("timeline"))
+        page.drawing(drawn)
     return page
+
+
+def slowest_layers(perf: Mapping[str, Any], limit: int = 8) -> list[tuple[str, ...]]:
+    """(layer, operator, type, us, share of the BPU part, what decides) of the layers that take longest."""
+    whole = perf.get("latency_us")
+    layers = [layer for layer in perf.get("layers", ()) if layer["device"] == "BPU"]
+    if not isinstance(whole, int | float) or not whole:
+        return []
+    longest = sorted(layers, key=lambda layer: layer["start_us"] - layer["end_us"])[:limit]
+    return [(str(layer["name"]), str(layer["op"]), str(layer["qtype"]), f"{us:.1f}", f"{100 * us / whole:.1f} %",
+             str(layer["bound"])) for layer in longest for us in [layer["end_us"] - layer["start_us"]]]
 
 
 def speeds_page(rows: Sequence[Mapping[str, Any]], march: str) -> Page:

@@ -6,6 +6,9 @@ reasons of placement rules, come from where they arise and are English.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ptqlab.errors import Problem, PtqError
 
@@ -189,15 +192,47 @@ _WORDS: dict[str, tuple[str, str]] = {
     "stage_calibrated": ("calibrated model", "校准模型"),
     "stage_quantized": ("quantized model (.bc)", "量化模型（.bc）"),
     "stage_hbm": ("compiled model (.hbm)", "编译后模型（.hbm）"),
+    "slowest": ("Layers that take longest", "耗时最长的层"),
+    "layer": ("Layer", "层"),
+    "operator": ("Operator", "算子"),
+    "type": ("Type", "类型"),
+    "share": ("Share", "占比"),
+    "report_title": ("{model} on {march}: quantization report", "{model}（{march}）量化报告"),
+    "contents": ("Contents", "目录"),
+    "sensitivity": ("Sensitivity", "敏感度"),
+    "sensitivity_how": ("Each node alone quantized in the float model: how far the outputs move. Bright is bad; the "
+                        "number stands in the cell.",
+                        "在浮点模型中只量化一个节点，看输出变化多少。颜色越亮越差，数值写在格子里。"),
+    "all_nodes": ("All nodes", "全部节点"),
+    "graph": ("Graph", "计算图"),
+    "settings": ("Settings", "配置"),
+    "calibration": ("Calibration", "校准"),
+    "compared_with": ("Compared with {name}", "与 {name} 对比"),
+    "made_with": ("Made with {versions}. One file, nothing is fetched.", "由 {versions} 生成；单文件，无需联网。"),
+    "estimate_rests": ("The estimate rests on", "预估依据"),
     "stopping": ("Stopping at the next step ...", "将在下一步停止……"),
 }
 
 _state = {"language": ""}
 
 
+#: Of pages in both languages: the one that is written just now, "" outside of them.
+_written: ContextVar[str] = ContextVar("ptqlab_language", default="")
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """Everything inside is said in `name`, "en" or "zh", whatever the session speaks."""
+    token = _written.set(name)
+    try:
+        yield
+    finally:
+        _written.reset(token)
+
+
 def language() -> str:
     """The language of views: what `set_language` chose, else the environment's PTQLAB_LANG, else "en"."""
-    chosen = _state["language"] or os.environ.get("PTQLAB_LANG", "")
+    chosen = _written.get() or _state["language"] or os.environ.get("PTQLAB_LANG", "")
     return chosen if chosen in LANGUAGES else "en"
 
 

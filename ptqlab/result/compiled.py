@@ -13,19 +13,20 @@ from ptqlab.artifacts.files import FIXED, Workspace, artifact_name
 from ptqlab.artifacts.tables import number
 from ptqlab.errors import Finding, Problem, PtqError, shorten
 from ptqlab.report import choose, explain, text
+from ptqlab.result.views import Views
 from ptqlab.stages.record import NodeRow, OutputRow, Record
 
 if TYPE_CHECKING:
     import pandas as pd
-    import plotly.graph_objects as go
 
 
-class CompileResult:
+class CompileResult(Views):
     """What a compile run made and found. A notebook shows it as tables; `print()` gives the same as text."""
 
     def __init__(self, record: Record, directory: str | Path) -> None:
         """`directory` holds the artifacts that `record` names. Raises PtqError for names that leave it."""
         self.record, self.directory = record, Path(directory)
+        self._known = {}
         bad = [Problem("PTQ606", f"artifacts[{shorten(key)}]", repr(shorten(name)),
                        "a file inside the folder of the run")
                for key, name in record.artifacts.items() if not _inside(name)]
@@ -81,12 +82,6 @@ class CompileResult:
     def explain(self, node: str) -> explain.Explanation:
         """What was asked of `node`, what it was granted and why. Raises PtqError with the nearest names."""
         return explain.explain(self.record, node)
-
-    def plot_cosine(self) -> go.Figure:
-        """A plotly figure of both cosines of every node in graph order."""
-        from ptqlab.report.plots import cosine_figure
-
-        return cosine_figure(self.record)
 
     def save(self, directory: str | Path) -> Path:
         """Copy the artifacts and the record into `directory`; all of them or nothing. `ptqlab.load` reads it.

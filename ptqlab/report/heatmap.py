@@ -1,0 +1,175 @@
+"""Sensitivity as a heatmap, node x what-if: a plotly figure, and a static drawing for reports.
+
+A cell prints its number, so that colour never speaks alone. Nodes are sorted by their worst cell.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from ptqlab.report.look import RAMP, ink_on, label, ramp, short, style
+from ptqlab.report.words import say
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+WORST = 50
+COSINE = "cosine-similarity"
+#: 1 - cosine, and an error, below which nothing can be told apart: float32 does not hold more.
+LEAST_LOSS, LEAST_ERROR = 1e-9, 1e-30
+#: Rows whose numbers can be read in the cell; of more rows they are told on hovering.
+MOST_NUMBERS = 150
+ROW, TALLEST = 20, 6000
+LEFT, CELL, BAR = 260, 92, 18
+NAME_CHARACTERS = 38
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Scores of a metric: one row per node, one column per what-if, None where not measured.
+
+    of      number of nodes there are; the rows may be the worst of them
+    higher  whether more of the metric is better
+    """
+
+    metric: str
+    higher: bool
+    nodes: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    of: int
+
+    def badness(self, value: float | None) -> float:
+        """Where a score stands, larger is worse: decades of 1 - cosine, dB of an SQNR, decades of an error."""
+        if value is None:
+            return -math.inf
+        if math.isnan(value):
+            return math.inf
+        if self.metric == COSINE:
+            return math.log10(max(1.0 - value, LEAST_LOSS))
+        if self.higher:
+            return -value
+        return math.log10(max(value, LEAST_ERROR))
+
+    def score(self, mark: float) -> float:
+        """The score that stands at a mark of `badness`."""
+        if self.metric == COSINE:
+            return 1.0 - 10.0 ** mark
+        return -mark if self.higher else 10.0 ** mark
+
+    def shades(self) -> list[list[float | None]]:
+        """0 (the best score shown) to 1 (the worst) per cell; None where not measured."""
+        marks = [[self.badness(v) for v in row] for row in self.values]
+        finite = [m for row in marks for m in row if math.isfinite(m)]
+        low, high = min(finite, default=0.0), max(finite, default=1.0)
+        width = high - low or 1.0
+        return [[None if m == -math.inf else 1.0 if m == math.inf else (m - low) / width for m in row]
+                for row in marks]
+
+    def words(self, value: float | None) -> str:
+        """A score as the cell prints it."""
+        if value is None:
+            return ""
+        if math.isnan(value):
+            return "nan"
+        if self.metric == COSINE:
+            # of a cosine near 1 the distance to 1 is what can be told apart
+            return f"{value:.4f}" if value <= 0.9999 else "1" if value >= 1.0 - LEAST_LOSS else f"1-{1.0 - value:.0e}"
+        return f"{value:.1f}" if self.metric == "sqnr" else f"{value:.3g}"
+
+
+def heat_of(frame: pd.DataFrame, metric: str, *, higher: bool, limit: int | None = WORST) -> Heat:
+    """The scores of `metric` in a sensitivity frame (columns Node, Part, Type and one per metric).
+
+    limit  number of nodes, the worst first; None: all of them
+    """
+    cells: dict[str, dict[str, float]] = {}
+    columns: dict[str, None] = {}
+    for node, part, qtype, value in frame[["Node", "Part", "Type", metric]].itertuples(index=False):
+        column = f"{part} {qtype}"
+        columns[column] = None
+        cells.setdefault(str(node), {})[column] = float(value)
+    order = tuple(sorted(columns, key=_column_order))
+    whole = Heat(metric, higher, tuple(cells), order, (), len(cells))
+    worst = sorted(cells, key=lambda n: -max(whole.badness(v) for v in cells[n].values()))[:limit]
+    values = tuple(tuple(cells[node].get(column) for column in order) for node in worst)
+    return Heat(metric, higher, tuple(worst), order, values, len(cells))
+
+
+def _column_order(column: str) -> tuple[int, str]:
+    parts = ("node", "activation", "weight")
+    part = column.split(" ")[0]
+    return (parts.index(part) if part in parts else len(parts), column.replace("int8", "int08"))
+
+
+def title_of(heat: Heat) -> str:
+    """What the heatmap shows, in words."""
+    told = say("sensitivity_title", metric=heat.metric)
+    return told if heat.of == len(heat.nodes) else f"{told} ({say('worst_of', n=len(heat.nodes), of=heat.of)})"
+
+
+def sensitivity_figure(heat: Heat, told: Sequence[str] = ()) -> go.Figure:
+    """The heatmap as a plotly figure; `told` is a further line per node for hovering."""
+    import plotly.graph_objects as go
+
+    shades, rows = heat.shades(), len(heat.nodes)
+    hover = [[f"<b>{escape(short(node, 200))}</b><br>{escape(column)}: "
+              + escape(heat.words(value) or say("not_measured"))
+              + (f"<br>{escape(told[i])}" if told else "") for column, value in zip(heat.columns, values, strict=True)]
+             for i, (node, values) in enumerate(zip(heat.nodes, heat.values, strict=True))]
+    numbers: dict[str, Any] = {}
+    if rows <= MOST_NUMBERS:
+        numbers = {"text": [[heat.words(v) for v in row] for row in heat.values], "texttemplate": "%{text}",
+                   "textfont": {"size": 11}}
+    figure = go.Figure(go.Heatmap(
+        x=[escape(c) for c in heat.columns], y=list(range(rows)), z=shades, zmin=0, zmax=1, xgap=2,
+        ygap=2 if rows <= MOST_NUMBERS else 0, colorscale=[list(stop) for stop in RAMP], hovertext=hover,
+        hoverinfo="text", colorbar=_bar(heat), **numbers))
+    height = min(TALLEST, 150 + (ROW if rows <= MOST_NUMBERS else 3) * max(rows, 1))
+    style(figure, title_of(heat), "", "", height=height)
+    figure.update_xaxes(side="top", showgrid=False)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    if rows <= MOST_NUMBERS:
+        figure.update_yaxes(tickvals=list(range(rows)), ticktext=[label(n, NAME_CHARACTERS) for n in heat.nodes])
+    figure.update_layout(margin={"t": 90, "b": 20})
+    if not rows:
+        figure.add_annotation(text=escape(say("nothing_measured")), xref="paper", yref="paper", x=0.5, y=0.5,
+                              showarrow=False)
+    return figure
+
+
+def _bar(heat: Heat) -> dict[str, Any]:
+    """The colour bar, labelled with scores."""
+    marks = [m for row in heat.values for v in row if math.isfinite(m := heat.badness(v))]
+    low, high = min(marks, default=0.0), max(marks, default=1.0)
+    width = high - low or 1.0
+    at = [(low + i * width / 4, heat.words(heat.score(low + i * width / 4))) for i in range(5)]
+    return {"title": {"text": escape(heat.metric), "side": "right"}, "thickness": 14, "outlinewidth": 0,
+            "tickvals": [(m - low) / width for m, _ in at], "ticktext": [text for _, text in at]}
+
+
+def heatmap_svg(heat: Heat) -> str:
+    """The heatmap as a static drawing: no script, the number in each cell, the whole name in a tooltip."""
+    shades = heat.shades()
+    width, height = LEFT + CELL * len(heat.columns), 26 + BAR * len(heat.nodes)
+    parts = [f"<svg viewBox='0 0 {width} {height}' width='{width}' style='max-width:100%;height:auto;display:block' "
+             f"role='img' aria-label='{escape(title_of(heat), quote=True)}' font-size='11'>"]
+    for j, column in enumerate(heat.columns):
+        parts.append(f"<text x='{LEFT + CELL * j + CELL / 2}' y='14' text-anchor='middle' fill='currentColor'>"
+                     f"{escape(column)}</text>")
+    for i, node in enumerate(heat.nodes):
+        top = 22 + BAR * i
+        parts.append(f"<text x='{LEFT - 8}' y='{top + 12}' text-anchor='end' fill='currentColor'>"
+                     f"{label(node, NAME_CHARACTERS)}<title>{escape(short(node, 400))}</title></text>")
+        for j, (shade, value) in enumerate(zip(shades[i], heat.values[i], strict=True)):
+            if shade is None:
+                continue
+            colour, x = ramp(shade), LEFT + CELL * j
+            parts.append(f"<rect x='{x}' y='{top}' width='{CELL - 2}' height='{BAR - 2}' fill='{colour}'/>"
+                         f"<text x='{x + CELL / 2 - 1}' y='{top + 12}' text-anchor='middle' fill='{ink_on(colour)}'>"
+                         f"{escape(heat.words(value))}</text>")
+    return "".join([*parts, "</svg>"])

@@ -1,0 +1,82 @@
+"""The estimate of a record over time: which engine works for which layer, as a figure and as a static drawing."""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from ptqlab.artifacts.tables import printable
+from ptqlab.errors import Problem, PtqError
+from ptqlab.perf.estimate import Interval
+from ptqlab.perf.svg import timeline_svg
+from ptqlab.perf.vendor import ENGINES
+from ptqlab.report.look import PALETTE, short, style
+from ptqlab.report.words import say
+from ptqlab.stages.record import Record
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+#: Bars that a figure draws; of more only the longest, as nobody sees the others.
+MOST_BARS = 4000
+
+
+def bars_of(perf: Mapping[str, Any]) -> list[Interval]:
+    """The bars of an estimate as a record holds it; empty for a record without. PtqError for bars that are none."""
+    found = []
+    for index, bar in enumerate(perf.get("timeline") or ()):
+        try:
+            made = Interval(str(bar["engine"]), str(bar["layer"]), float(bar["start_us"]), float(bar["working_us"]))
+            sound = math.isfinite(made.start_us) and math.isfinite(made.working_us)
+        except (KeyError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise PtqError(Problem("PTQ601", f"perf.timeline[{index}]", "a bar that cannot be read",
+                                   "engine, layer, start_us and working_us", "compile again"), "record")
+        found.append(made)
+    return found
+
+
+def timeline_figure(record: Record) -> go.Figure:
+    """One row per engine, one bar per layer, in us from the start of the run. PtqError where no estimate was made."""
+    import plotly.graph_objects as go
+
+    bars = _bars_or_refuse(record)
+    engines = [e for e in ENGINES if any(b.engine == e for b in bars)]
+    types = {layer.get("name"): layer for layer in record.perf.get("layers", ()) if isinstance(layer, Mapping)}
+    figure = go.Figure()
+    for index, engine in enumerate(engines):
+        mine = sorted((b for b in bars if b.engine == engine), key=lambda b: -b.working_us)[:MOST_BARS]
+        figure.add_trace(go.Bar(
+            x=[max(b.working_us, 1e-6) for b in mine], base=[b.start_us for b in mine], y=[engine] * len(mine),
+            orientation="h", name=engine, marker={"color": PALETTE[index % len(PALETTE)], "line": {"width": 0}},
+            hovertext=[_hover(b, types.get(b.layer, {})) for b in mine], hoverinfo="text", showlegend=False))
+    style(figure, say("timeline_title", model=record.model, march=record.march, us=f"{record.perf['latency_us']:.1f}"),
+          say("time_axis"), "", height=130 + 46 * max(len(engines), 1), barmode="overlay", bargap=0.25)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    return figure
+
+
+def _hover(bar: Interval, layer: Mapping[str, Any]) -> str:
+    lines = [f"<b>{escape(short(bar.layer, 120))}</b>",
+             escape(printable(f"{bar.engine}: {bar.start_us:.1f} us + {bar.working_us:.2f} us"))]
+    if layer:
+        lines.append(escape(printable(f"{layer.get('op')}, {layer.get('qtype')}; {say('bound')}: "
+                                      f"{layer.get('bound')}")))
+    return "<br>".join(lines)
+
+
+def _bars_or_refuse(record: Record) -> list[Interval]:
+    bars = bars_of(record.perf)
+    if not bars or not isinstance(record.perf.get("latency_us"), int | float):
+        raise PtqError(Problem("PTQ650", "plot_timeline", "a run without an estimate", "a run that was compiled",
+                               "compile without skip"), "timeline")
+    return bars
+
+
+def timeline_drawing(record: Record) -> str:
+    """The same as static svg; "" for a record without an estimate."""
+    bars = bars_of(record.perf)
+    latency = record.perf.get("latency_us")
+    return timeline_svg(bars, float(latency), say("timeline")) if bars and isinstance(latency, int | float) else ""
