@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ptqlab.result.sensitivity import SensitivityResult
     from ptqlab.result.tuning import TuneResult
     from ptqlab.stages.record import Record
+    from ptqlab.widgets.graph import GraphView
 
 
 class Views:
@@ -68,6 +69,28 @@ class Views:
     def known_sensitivity(self) -> SensitivityResult | None:
         """The sensitivities that were computed last for this run; None when none were."""
         return self._known.get("last sensitivity")
+
+    def graph(self, stage: str = "optimized", *, around: str | None = None, hops: int = 2, color: str = "cosine",
+              height: int = 520) -> GraphView:
+        """The graph in Netron: colours by a measure, side bar with what the run knows, selection both ways.
+
+        stage   "original", "optimized", "calibrated", "quantized" (the .bc) or "hbm"
+        around  only the nodes at most `hops` edges away from this one;  height in pixels
+        color   "cosine", "qtype", "on" (BPU or CPU) or "latency" (share of the BPU part)
+        A saved notebook shows it without a kernel; `graph_html` gives that form. PtqError for what is none of these.
+        """
+        from ptqlab.widgets.graph import GraphView
+
+        return GraphView(self.record, self._run.directory, stage=stage, around=around, hops=hops, color=color,
+                         height=height)
+
+    def graph_html(self, stage: str = "optimized", *, around: str | None = None, hops: int = 2, color: str = "cosine",
+                   height: int = 520) -> str:
+        """The graph as one string of html that needs no kernel and no network; arguments as of `graph`."""
+        from ptqlab.report.netron import graph_html
+
+        return graph_html(self.record, self._run.directory, stage=stage, around=around, hops=hops, color=color,
+                          height=height)
 
     def plot_sensitivity(self, metric: str | None = None, *, limit: int | None = WORST, data: Any = None,
                          progress: bool | Progress | None = None, **options: Any) -> go.Figure:
