@@ -2,7 +2,7 @@
 
     import ptqlab
     run = ptqlab.compile("config.yaml")     # or keywords: model=, march=, calibration_data=, ...
-    run.nodes, run.outputs, run.explain("conv1"), run.plot_cosine()
+    run.nodes, run.outputs, run.explain("conv1"), run.plot_cosine(), run.plot_sensitivity(), run.report("run.html")
 
 In a notebook: `%load_ext ptqlab`, then `%ptq compile -c config.yaml`.
 Everything below is imported when it is first asked for, so that `import ptqlab` costs next to nothing.
@@ -25,13 +25,17 @@ _HOME = {
     "Problem": "ptqlab.errors",
     "PtqError": "ptqlab.errors",
     "Runtime": "ptqlab.pipeline.runtime",
+    "Comparison": "ptqlab.result.comparing",
+    "DoctorResult": "ptqlab.result.doctor",
     "check": "ptqlab.result.looks",
     "compile": "ptqlab.result.api",
+    "doctor": "ptqlab.result.doctor",
     "estimate": "ptqlab.result.looks",
     "fast_perf": "ptqlab.result.looks",
     "infer": "ptqlab.result.looks",
     "info": "ptqlab.result.looks",
     "insert_transpose": "ptqlab.graph.layout",
+    "insert_unit_conv": "ptqlab.passes.unit_conv",
     "load": "ptqlab.result.api",
     "load_ipython_extension": "ptqlab.notebook.extension",
     "operators": "ptqlab.result.looks",
@@ -43,9 +47,9 @@ _HOME = {
 }
 
 __all__ = [
-    "CheckResult", "CompileResult", "FastPerfResult", "Finding", "Problem", "PtqError", "Runtime",
-    "SensitivityResult", "TuneResult", "__version__",
-    "check", "compile", "estimate", "fast_perf", "infer", "info", "insert_transpose", "load",
+    "CheckResult", "Comparison", "CompileResult", "DoctorResult", "FastPerfResult", "Finding", "Problem",
+    "PtqError", "Runtime", "SensitivityResult", "TuneResult", "__version__",
+    "check", "compile", "doctor", "estimate", "fast_perf", "infer", "info", "insert_transpose", "insert_unit_conv", "load",
     "load_ipython_extension", "operators",
     "sensitivity", "set_language", "tune", "unload_ipython_extension", "verify",
 ]
@@ -55,10 +59,13 @@ if TYPE_CHECKING:
     from ptqlab.errors import Finding, Problem, PtqError
     from ptqlab.graph.layout import insert_transpose
     from ptqlab.notebook.extension import load_ipython_extension, unload_ipython_extension
+    from ptqlab.passes.unit_conv import insert_unit_conv
     from ptqlab.pipeline.runtime import Runtime
     from ptqlab.report.words import set_language
     from ptqlab.result.api import compile, load
+    from ptqlab.result.comparing import Comparison
     from ptqlab.result.compiled import CompileResult
+    from ptqlab.result.doctor import DoctorResult, doctor
     from ptqlab.result.looks import check, estimate, fast_perf, infer, info, operators, verify
     from ptqlab.result.sensitivity import SensitivityResult, sensitivity
     from ptqlab.result.shown import CheckResult, FastPerfResult

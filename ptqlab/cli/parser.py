@@ -111,6 +111,22 @@ def build(prog: str = "ptqlab") -> Parser:
     cosine = verb("cosine", "cosine to the float model, node by node")
     cosine.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write the figure as one html page")
     _run(cosine)
+    compare = verb("compare", "two runs side by side: settings, outputs, speed, nodes")
+    compare.add_argument("other", type=Path, metavar="DIR", help="folder of the other run, shown second")
+    compare.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write the figure as one html page")
+    _run(compare)
+    report = verb("report", "one html file that opens offline and tells all of a run, in English and Chinese")
+    report.add_argument("-o", "--output", metavar="FILE.html", type=Path, default=Path("report.html"),
+                        help="the file (default: ./report.html)")
+    report.add_argument("--with", dest="other", type=Path, metavar="DIR", help="folder of a run to compare with")
+    report.add_argument("--no-sensitivity", action="store_true",
+                        help="leave out what has to be computed: the heatmap and the causes")
+    _run(report)
+    doctor = verb("doctor", "what is wrong with a run, or with calibration data, why, and what to do")
+    doctor.add_argument("-c", "--config", type=Path, metavar="FILE.yaml",
+                        help="look at the calibration data of this configuration, before anything is compiled")
+    doctor.add_argument("-w", "--worst", type=int, default=5, metavar="N", help="quantizers to explain (default: 5)")
+    _run(doctor)
     _info(verb("info", "what a model file says of itself: parameters, inputs and outputs, memory, operators"))
     _infer(verb("infer", "run a model on arrays in files; the outputs become files"))
     _verify(verb("verify", "do two artifacts of one model agree?"))

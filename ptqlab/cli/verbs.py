@@ -13,6 +13,7 @@ from ptqlab.cli.parser import Usage, build
 from ptqlab.cli.values import files_of, folders, shapes
 from ptqlab.errors import Finding, Problem, PtqError
 from ptqlab.events import Watch
+from ptqlab.report.words import say
 from ptqlab.result.api import compile, load, run
 from ptqlab.result.compiled import CompileResult
 from ptqlab.result.shown import (
@@ -213,6 +214,35 @@ def run_cosine(args: argparse.Namespace, session: Session) -> CompileResult:
     return found
 
 
+def run_compare(args: argparse.Namespace, session: Session) -> Shown:
+    """Verb `compare`: the named run is b; with -o the page with the figure is written."""
+    found = chosen_run(args, session).compare(args.other)
+    if args.output is not None:
+        with writing(args.output):
+            atomic_write(args.output, found.plot().to_html(include_plotlyjs=True))
+    return found
+
+
+def run_report(args: argparse.Namespace, session: Session) -> Text:
+    """Verb `report`: writes the file and says where."""
+    found = chosen_run(args, session).report(args.output, other=args.other, sensitivity=not args.no_sensitivity,
+                                             progress=session.progress)
+    return Text(say("report_written", path=found))
+
+
+def run_doctor(args: argparse.Namespace, session: Session) -> Shown:
+    """Verb `doctor`."""
+    from ptqlab.result.doctor import doctor
+
+    if args.worst < 0:
+        raise Usage("doctor: --worst takes 0 or more")
+    if args.config is not None and args.run is not None:
+        raise Usage("doctor: -c looks at data before a run, --run at a run; give one of them")
+    if args.config is not None:
+        return doctor(args.config, progress=session.progress)
+    return doctor(chosen_run(args, session), worst=args.worst, progress=session.progress)
+
+
 def run_info(args: argparse.Namespace, session: Session) -> Shown | Text:
     """Verb `info`."""
     from ptqlab.result.looks import info
@@ -294,7 +324,8 @@ def chosen_run(args: argparse.Namespace, session: Session) -> CompileResult:
 
 VERBS: dict[str, Callable[[argparse.Namespace, Session], Any]] = {
     "check": run_check, "fast-perf": run_fast_perf, "config": run_config, "compile": run_compile,
-    "explain": run_explain, "cosine": run_cosine, "info": run_info, "infer": run_infer, "verify": run_verify,
+    "explain": run_explain, "cosine": run_cosine, "compare": run_compare, "report": run_report, "doctor": run_doctor,
+    "info": run_info, "infer": run_infer, "verify": run_verify,
     "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune,
     "demo": run_demo, "completion": run_completion,
 }

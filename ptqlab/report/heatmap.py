@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WORST = 50
 COSINE = "cosine-similarity"
+#: The order of the columns: whole nodes first, fewer bits first.
+PARTS, TYPES = ("node", "activation", "weight"), ("int8", "int16", "dual-int16", "float16")
 #: 1 - cosine, and an error, below which nothing can be told apart: float32 does not hold more.
 LEAST_LOSS, LEAST_ERROR = 1e-9, 1e-30
 #: Rows whose numbers can be read in the cell; of more rows they are told on hovering.
@@ -100,10 +102,10 @@ def heat_of(frame: pd.DataFrame, metric: str, *, higher: bool, limit: int | None
     return Heat(metric, higher, tuple(worst), order, values, len(cells))
 
 
-def _column_order(column: str) -> tuple[int, str]:
-    parts = ("node", "activation", "weight")
-    part = column.split(" ")[0]
-    return (parts.index(part) if part in parts else len(parts), column.replace("int8", "int08"))
+def _column_order(column: str) -> tuple[int, int, str]:
+    part, _, qtype = column.partition(" ")
+    return (PARTS.index(part) if part in PARTS else len(PARTS), TYPES.index(qtype) if qtype in TYPES else len(TYPES),
+            column)
 
 
 def title_of(heat: Heat) -> str:

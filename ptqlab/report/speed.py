@@ -7,7 +7,7 @@ from typing import Any
 
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT, check_headline
-from ptqlab.report.timeline import timeline_drawing
+from ptqlab.report.timeline import busy, timeline_drawing
 from ptqlab.report.words import say
 from ptqlab.stages.record import Record
 
@@ -59,7 +59,7 @@ def run_speed_page(record: Record) -> Page:
     drawn = timeline_drawing(record)
     if drawn:
         page.heading(say("timeline"))
-        page.drawing(drawn)
+        page.drawing(drawn, ", ".join(f"{engine} {us:.1f} us" for engine, us in busy(record.perf).items()))
     return page
 
 

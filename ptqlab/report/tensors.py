@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BINS = 160
 MOST_CHANNELS = 256
 PANEL = 290
+KINDS = {"weight": "kind_weight", "activation": "kind_activation", "node": "kind_node"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Panel:
     @property
     def title(self) -> str:
         """Kind and name of the tensor, with bits and range where it is quantized."""
-        kind = say(f"kind_{self.values.kind}")
+        kind = say(KINDS[self.values.kind])
         name = label(self.values.name.removesuffix("_HzCalibration"), 56)
         if self.bounds is None:
             return f"{escape(kind)}: {name}"

@@ -38,6 +38,12 @@ def bars_of(perf: Mapping[str, Any]) -> list[Interval]:
     return found
 
 
+def busy(perf: Mapping[str, Any]) -> dict[str, float]:
+    """Engine -> us that it works, of those that work."""
+    bars = bars_of(perf)
+    return {e: sum(b.working_us for b in bars if b.engine == e) for e in ENGINES if any(b.engine == e for b in bars)}
+
+
 def timeline_figure(record: Record) -> go.Figure:
     """One row per engine, one bar per layer, in us from the start of the run. PtqError where no estimate was made."""
     import plotly.graph_objects as go

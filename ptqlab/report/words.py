@@ -210,6 +210,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "compared_with": ("Compared with {name}", "与 {name} 对比"),
     "made_with": ("Made with {versions}. One file, nothing is fetched.", "由 {versions} 生成；单文件，无需联网。"),
     "estimate_rests": ("The estimate rests on", "预估依据"),
+    "report_written": ("The report: {path}", "报告：{path}"),
     "stopping": ("Stopping at the next step ...", "将在下一步停止……"),
 }
 

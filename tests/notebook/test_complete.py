@@ -12,7 +12,7 @@ NODES = ["conv1", "head/softmax", "<script>alert(1)</script>", "a b", "it's"]
 
 @pytest.mark.parametrize(("line", "word", "offered"), [
     ("", "", list(build().verbs())),
-    ("co", "co", ["config", "compile", "cosine", "completion"]),
+    ("co", "co", ["config", "compile", "cosine", "compare", "completion"]),
     ("completion ", "", ["bash", "zsh"]),
     ("ops --march nash-h", "nash-h", ["nash-h"]),
     ("config --schema q", "q", ["quant_config"]),
