@@ -12,17 +12,18 @@ from ptqlab import config as configuration
 from ptqlab import perf
 from ptqlab.arith.metrics import Agreement
 from ptqlab.config import Config, QuantConfig
+from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, load, session
-from ptqlab.passes import optimize
 from ptqlab.pipeline import requests
-from ptqlab.placement import place
+from ptqlab.pipeline.prepared import prepared
+from ptqlab.placement import Asks, place
 from ptqlab.platforms import platform
 from ptqlab.quantize.calibrate import calibrate
 from ptqlab.quantize.calibrated import calibrated_model, with_folded_weights
 from ptqlab.quantize.encode import encode
 from ptqlab.quantize.lower import lower
-from ptqlab.quantize.samples import Samples, load_samples
+from ptqlab.quantize.samples import Samples, load_samples, random_samples
 from ptqlab.simulate import FastExecutor
 from ptqlab.stages.calibration import Encodings
 from ptqlab.stages.plan import Plan
@@ -58,7 +59,7 @@ class Candidate:
 class Workbench:
     """Graph, samples and float outputs of a configuration.
 
-    config    bound to the inputs of the model;  samples: all calibration samples
+    config    bound to the inputs of the model;  samples: all calibration samples, random numbers where there are none
     scored    how many of them candidates are scored on
     """
 
@@ -68,39 +69,53 @@ class Workbench:
         graph = load(model.onnx_model, config.input_shapes, output_nodes=model.output_nodes)
         inputs = {str(v.name): (graph.shape(str(v.name)), str(graph.dtype(str(v.name)))) for v in graph.inputs}
         self.config = configuration.bind(config, inputs)
-        self.graph: FloatGraph = optimize(graph, Watch())
+        self.graph: FloatGraph = prepared(graph, self.config, Watch())
         arrays = {n: (shape, self.graph.dtype(n)) for n, (shape, _) in inputs.items()}
         calibration = self.config.calibration
-        self.samples: Samples = load_samples(calibration.data, arrays, watch, calibration.raw_types)
+        self.samples: Samples = (
+            random_samples(arrays, 1) if calibration.data is None
+            else load_samples(calibration.data, arrays, watch, calibration.raw_types)
+        )
         self.scored = self.samples.first(scored)
         self.output_names = tuple(str(v.name) for v in self.graph.outputs)
         runner = session(self.graph.model)
         self.truth = [runner.run(None, sample) for sample in self.scored]
         self.store = requests.store(self.config)
 
-    def candidate(self, quant: QuantConfig, watch: Watch) -> Candidate:
-        """The calibrated model under a quant_config, and how near it comes. Raises PtqError for names that are none."""
+    def placed(self, quant: QuantConfig) -> tuple[Config, Asks, Plan, list[Finding]]:
+        """The configuration with another quant_config, what it asks, the plan, and what there is to say of the asking.
+
+        Raises PtqError for names that are none.
+        """
         config = replace(self.config, calibration=replace(self.config.calibration, quant=quant))
-        asks, _ = requests.make_asks(self.graph, config)
-        plan = place(self.graph, platform(config.model.march), asks)
+        asks, findings = requests.make_asks(self.graph, config)
+        return config, asks, place(self.graph, platform(config.model.march), asks), findings
+
+    def encoded(self, config: Config, plan: Plan, watch: Watch) -> Encodings:
+        """What calibration gives a plan; statistics that were taken before are not taken again."""
         recipe = requests.make_recipe(self.graph, plan, config)
         quiet = Watch()  # what is calibrated again and again is not told, but can be stopped
         quiet.listeners.append(lambda _: quiet.stop() if watch.stopped else None)
         found = calibrate(self.graph, plan, self.samples, len(self.samples), quiet, recipe, None, self.store)
-        encodings = encode(self.graph, plan, found)
+        return encode(self.graph, plan, found)
+
+    def candidate(self, quant: QuantConfig, watch: Watch) -> Candidate:
+        """The calibrated model under a quant_config, and how near it comes. Raises PtqError for names that are none."""
+        config, _, plan, _ = self.placed(quant)
+        encodings = self.encoded(config, plan, watch)
         calibrated = calibrated_model(self.graph, plan, encodings)
         runner = session(with_folded_weights(calibrated, encodings))
         outputs = tuple(Agreement() for _ in self.output_names)
         for sample, truth in zip(self.scored, self.truth, strict=True):
             for total, a, b in zip(outputs, truth, runner.run(None, sample), strict=True):
                 total.add(a, b, distances=True)
-        return Candidate(quant, plan, encodings, calibrated, outputs, self.latency(plan))
+        return Candidate(quant, plan, encodings, calibrated, outputs, self.estimate(plan).latency_us)
 
-    def latency(self, plan: Plan) -> float:
-        """Estimate of the BPU part in us."""
+    def estimate(self, plan: Plan) -> perf.Estimate:
+        """The static estimate of a plan, as a compile run makes it."""
         march = self.config.model.march
         cores = min(self.config.compiler.core_num, platform(march).cores)
-        return perf.estimate(perf.from_plan(self.graph, plan), march, core_num=cores).latency_us
+        return perf.estimate(perf.from_plan(self.graph, plan), march, core_num=cores)
 
     def simulated(self, candidate: Candidate, watch: Watch) -> tuple[Agreement, ...]:
         """Agreement of each output of the integer model with the float model, over the scoring samples."""

@@ -54,15 +54,18 @@ class Executor:
         """Outputs and kept tensors by name, for one set of inputs by name."""
         live = {**feeds, **self._constant_outputs}
         for part in self.quantized.parts:
-            if part.device == "BPU" and not part.floating:
-                live.update(self._run_bpu(part, live))
-            else:
-                runner = self._float_sessions[part]
-                # whole numbers that a fast BPU part carried in float32 are handed on in their own type
-                inputs = {name: live[name].astype(self._types[name], copy=False) if name in self._types else live[name]
-                          for name in runner.input_names}
-                live.update(zip(runner.output_names, runner.run(None, inputs), strict=True))
+            live.update(self.run_part(part, live))
         return {name: live[name] for name in dict.fromkeys([*self.output_names, *self.keep])}
+
+    def run_part(self, part: Part, live: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What one part hands on, by name; `live` holds what it reads."""
+        if part.device == "BPU" and not part.floating:
+            return self._run_bpu(part, live)
+        runner = self._float_sessions[part]
+        # whole numbers that a fast BPU part carried in float32 are handed on in their own type
+        inputs = {name: live[name].astype(self._types[name], copy=False) if name in self._types else live[name]
+                  for name in runner.input_names}
+        return dict(zip(runner.output_names, runner.run(None, inputs), strict=True))
 
     def _run_bpu(self, part: Part, live: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         raise NotImplementedError

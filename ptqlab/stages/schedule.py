@@ -74,6 +74,28 @@ def schedule(graph: ir.Graph, device: Callable[[ir.Node], str]) -> tuple[Part, .
     )
 
 
+def split(
+    parts: Iterable[Part], graph: ir.Graph, piece: Callable[[ir.Node], int | None]
+) -> tuple[Part, ...]:
+    """The same schedule in smaller parts: nodes of a part that belong to different pieces come apart.
+
+    piece  number of a node's piece, growing along the graph; None: that of what it reads
+    A node that reads a later piece than its own goes there, so that the order of execution stays one.
+    """
+    outputs, by_name = {str(v.name) for v in graph.outputs}, {str(n.name): n for n in graph}
+    found: list[Part] = []
+    for part in parts:
+        number: dict[ir.Node, int] = {}
+        members: dict[int, list[ir.Node]] = {}
+        for node in (by_name[name] for name in part.nodes):
+            own = [number[p] for v in outer_values(node) if (p := v.producer()) in number]
+            number[node] = max([*own, given] if (given := piece(node)) is not None else own, default=0)
+            members.setdefault(number[node], []).append(node)
+        for key in sorted(members):
+            found.append(Part(part.device, part.segment, *_interface(members[key], outputs), floating=part.floating))
+    return tuple(found)
+
+
 def _by_kind(nodes: list[ir.Node]) -> list[tuple[list[ir.Node], bool]]:
     """The nodes of a BPU segment in order of execution, those that compute on floats apart."""
     level = levels(nodes, lambda node: "float" if is_floating(node) else "integer")
