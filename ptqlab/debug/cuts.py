@@ -1,57 +1,80 @@
-"""Exact effect of quantizers on a model's outputs, for many choices of them, by graph cuts.
+"""Exact effect of what is quantized on a model's outputs, for many choices of it, by graph cuts.
 
-A choice runs from the first nodes that read through its quantizers to the next cut of the graph (`quantize.pieces`)
-and from there through float pieces that all choices share. What it reads besides is known from one float run.
+A choice changes some nodes. They run, with what depends on them, up to the next tensor that alone is live (a cut, see
+`quantize.pieces`); from there float pieces go on that all choices share. What they read besides is known from one float
+run. Activations are quantized outside, in numpy, and fed: so types of activations share one session.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.metrics import Agreement
-from ptqlab.debug.network import Choice, Network, partial_model
+from ptqlab.debug.network import Choice, Half, Network, Quantizer, partial_model
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, Session, session
+from ptqlab.graph.slices import Place, Slicer
 from ptqlab.quantize.parallel import SampleSet
-from ptqlab.quantize.pieces import Head, Map, piece_model
+from ptqlab.quantize.pieces import Cut, Map
+
+# float pieces behind the cuts: each one more is one more run per choice, each one less a longer way to the next
+PIECES = 8
+# sessions that are kept when there is one sample only, where none is used again much later
+KEPT = 8
 
 
-def head_of(cuts: Map, changed: Collection[str]) -> Head:
-    """What is computed anew when the nodes `changed` compute something else."""
-    reached: set[ir.Value] = set()
-    last = -1
-    for index, (node, reads) in enumerate(zip(cuts.nodes, cuts.reads, strict=True)):
-        if node.name in changed:
-            last = index
-        if node.name in changed or any(v in reached for v in reads):
-            reached.update(node.outputs)
-    names = {str(v.name) for v in reached}
-    end = next((c for c in cuts.cuts if c.tensor in names and c.position >= last), None)
-    limit = len(cuts.nodes) if end is None else end.position
-    outputs = tuple(o for o in cuts.outputs if o in names and cuts.position[cuts.graph.values[o]] <= limit)
-    sides: dict[str, None] = {}
-    for index, (node, reads) in enumerate(zip(cuts.nodes, cuts.reads, strict=True)):
-        if index <= limit and any(o in reached for o in node.outputs):
-            sides |= dict.fromkeys(str(v.name) for v in reads if v not in reached)
-    return Head((), tuple(sides), end, outputs)
+@dataclass(frozen=True)
+class Slice:
+    """Some nodes of the graph, by number, from what they read to what is wanted of them.
+
+    sides    tensors it reads that are no constants;  results  tensors it gives, the cut first;  end  the cut
+    """
+
+    nodes: tuple[int, ...]
+    sides: tuple[str, ...]
+    results: tuple[str, ...]
+    end: Cut | None
 
 
 @dataclass
 class _Task:
-    """One choice: its own piece with its session, and the float pieces behind. No head: nothing changes."""
+    """One choice: its slice and session, how to make what is fed to it, and the float slices behind."""
 
-    head: Head
+    head: Slice
     run: Session
-    behind: tuple[Head, ...]
+    feeds: Mapping[str, tuple[str, tuple[Quantizer | Half, ...]]]
+    behind: tuple[Slice, ...]
+
+
+@dataclass
+class _Known:
+    """Float values of one sample by name, and what was made of them by rounding, the last few."""
+
+    values: Mapping[str, np.ndarray]
+    rounded: dict[tuple[str, tuple[int, ...]], np.ndarray] = field(default_factory=dict)
+
+    def fed(self, tensor: str, rounds: tuple[Quantizer | Half, ...]) -> np.ndarray:
+        if not rounds:
+            return self.values[tensor]
+        key = (tensor, tuple(map(id, rounds)))
+        if key not in self.rounded:
+            array = self.values[tensor]
+            for one in rounds:
+                array = one(array)
+            while len(self.rounded) >= KEPT:
+                self.rounded.pop(next(iter(self.rounded)), None)
+            self.rounded[key] = array
+        return self.rounded[key]
 
 
 class Effects:
-    """Effects of choices of quantizers on the outputs of a network, or on the output of one node."""
+    """Effects of choices on the outputs of a network, or on the output of one node."""
 
-    def __init__(self, network: Network, output_node: str | None = None, pieces: int = 8) -> None:
+    def __init__(self, network: Network, output_node: str | None = None, pieces: int = PIECES) -> None:
         self.network = network
         graph = network.graph
         if output_node is not None:
@@ -60,9 +83,56 @@ class Effects:
             view = ir.convenience.extract(graph.model.graph, starts, ends)
             graph = FloatGraph(ir.Model(view, ir_version=graph.model.ir_version))
         self.graph = graph
-        self.cuts = Map(graph, pieces)
-        self.outputs = self.cuts.outputs
-        self._pieces: dict[Head, Session] = {}
+        self.slicer = Slicer(graph)
+        coarse = Map(graph, pieces)
+        self.cuts = {c.position: c for c in Map(graph, len(graph.nodes)).cuts}
+        self.coarse = frozenset(coarse.cuts)
+        self.outputs = coarse.outputs
+        self.makes = [tuple(str(o.name) for o in n.outputs if o.name) for n in graph.nodes]
+        self.number = {str(n.name): i for i, n in enumerate(graph.nodes)}
+        initializers = graph.model.graph.initializers
+        self.reads = [tuple(r for r in reads if r not in initializers) for reads in self.slicer.reads]
+        self._slices: dict[Slice, Session] = {}
+        self._behind: dict[Cut, tuple[Slice, ...]] = {}
+        self._sessions: dict[Any, tuple[Any, Session]] = {}
+
+    def slice_of(self, changed: Sequence[int], entry: str = "") -> Slice:
+        """What is computed anew when nodes compute something else, or when the tensor `entry` is another; to the next
+        cut, and behind an entry to the next coarse one where that is not far."""
+        reached = {entry} if entry else set()
+        nodes: list[int] = []
+        end = None
+        first, last = (min(changed), max(changed)) if changed else (self._behind_of(entry), -1)
+        marked = set(changed)
+        for number in range(first, len(self.makes)):
+            if number in marked or any(r in reached for r in self.reads[number]):
+                nodes.append(number)
+                reached.update(self.makes[number])
+            cut = self.cuts.get(number)
+            if cut is None or number < last or (entry and cut not in self.coarse):
+                continue
+            if cut.tensor in reached and cut.tensor != entry:
+                end = cut
+                break
+        mine = {m for n in nodes for m in self.makes[n]}
+        sides = tuple(dict.fromkeys(r for n in nodes for r in self.reads[n] if r not in mine))
+        results = dict.fromkeys((end.tensor,) if end else ())
+        results |= dict.fromkeys(o for o in self.outputs if o in mine)
+        return Slice(tuple(nodes), sides, tuple(results), end)
+
+    def _behind_of(self, tensor: str) -> int:
+        """Number of the first node that can read a tensor."""
+        producer = self.graph.producer(tensor)
+        return 0 if producer is None else self.number[str(producer.name)] + 1
+
+    def behind(self, cut: Cut | None) -> tuple[Slice, ...]:
+        """The float slices from a cut to the outputs, in order."""
+        if cut is None:
+            return ()
+        if cut not in self._behind:
+            first = self.slice_of((), cut.tensor)
+            self._behind[cut] = (first, *self.behind(first.end))
+        return self._behind[cut]
 
     def run(
         self, choices: Mapping[str, Choice], samples: SampleSet, watch: Watch
@@ -72,47 +142,115 @@ class Effects:
         Raises Interrupted between two choices when the watch is stopped; what was yielded stays good.
         """
         heads = {label: self._head(choice) for label, choice in choices.items()}
-        tasks: dict[str, _Task | None] = {}
-        needed = [n for h in heads.values() if h for n in h.sides]
-        ends = {h.end for h in heads.values() if h is not None}
-        chains = {end: tuple(self.cuts.behind(end)) if end else () for end in ends}
-        behind = {label: chains[h.end] if h else () for label, h in heads.items()}
-        needed += [n for pieces in behind.values() for piece in pieces for n in piece.sides]
+        slices = [s for h in heads.values() if h for s in (h, *self.behind(h.end))]
         inputs = {str(v.name) for v in self.graph.inputs}
-        computed = [n for n in dict.fromkeys((*needed, *self.outputs)) if n not in inputs]
+        needed = dict.fromkeys((*(n for s in dict.fromkeys(slices) for n in s.sides), *self.outputs))
+        computed = [n for n in needed if n not in inputs]
         reference = session(self.graph.model, outputs=computed)
+        tasks: dict[str, _Task | None] = {}
         with watch.stage("sensitivity", len(samples) * len(choices)) as stage:
             for number, sample in enumerate(samples):
-                known = dict(sample) | dict(zip(computed, reference.run(computed, sample), strict=True))
+                known = _Known(dict(sample) | dict(zip(computed, reference.run(computed, sample), strict=True)))
                 for label, choice in choices.items():
                     head = heads[label]
                     if label not in tasks:
-                        tasks[label] = self._task(head, choice, behind[label]) if head else None
+                        tasks[label] = self._task(head, choice) if head else None
                     made = self._one(tasks[label], known)
-                    yield label, number, [agreement(known[o], made.get(o, known[o])) for o in self.outputs]
+                    if len(samples) == 1:
+                        self._forget(tasks, label)
+                    yield label, number, [agreement(known.values[o], made.get(o, known.values[o]))
+                                          for o in self.outputs]
                     stage.step()
 
-    def _head(self, choice: Choice) -> Head | None:
-        changed = {n for n in self.network.changed(choice) if n in self.graph}
-        return head_of(self.cuts, changed) if changed else None
+    def _forget(self, tasks: dict[str, _Task | None], label: str) -> None:
+        tasks[label] = None
+        while len(self._sessions) > KEPT:
+            self._sessions.pop(next(iter(self._sessions)))
 
-    def _task(self, head: Head, choice: Choice, behind: tuple[Head, ...]) -> _Task | None:
+    def _head(self, choice: Choice) -> Slice | None:
+        changed = [self.number[n] for n in self.network.changed(choice) if n in self.number]
+        return self.slice_of(changed) if changed else None
+
+    def _task(self, head: Slice, choice: Choice) -> _Task | None:
         if not head.results:
             return None
+        behind = self.behind(head.end)
         for piece in behind:
-            if piece not in self._pieces:
-                self._pieces[piece] = session(piece_model(self.graph, piece))
-        return _Task(head, session(partial_model(self.network, choice, head.sides, head.results)), behind)
+            if piece not in self._slices:
+                self._slices[piece] = self.slicer.session(piece.nodes, piece.results)
+        plan = _Plan(self, head, choice)
+        if plan.inside:
+            return _Task(head, session(partial_model(self.network, choice, head.sides, head.results)), {}, behind)
+        if plan.key not in self._sessions:
+            # it runs once per sample: onnxruntime would need longer to optimise it than that gains
+            made = self.slicer.session(head.nodes, head.results, fed=plan.labels, constants=plan.constants,
+                                       halves=plan.halves, optimise=False)
+            self._sessions[plan.key] = (choice, made)
+        return _Task(head, self._sessions[plan.key][1], plan.feeds, behind)
 
-    def _one(self, task: _Task | None, known: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _one(self, task: _Task | None, known: _Known) -> dict[str, np.ndarray]:
         if task is None:
             return {}
-        made = dict(zip(task.head.results, task.run.run(None, {n: known[n] for n in task.run.input_names}),
-                        strict=True))
+        feeds = {n: known.fed(*task.feeds[n]) if n in task.feeds else known.values[n] for n in task.run.input_names}
+        made = dict(zip(task.head.results, task.run.run(None, feeds), strict=True))
         for piece in task.behind:
-            feeds = {n: known[n] for n in piece.sides} | {e: made[e] for e in piece.entries}
-            made |= zip(piece.results, self._pieces[piece].run(None, feeds), strict=True)
+            runner = self._slices[piece]
+            feeds = {n: made[n] if n in made else known.values[n] for n in runner.input_names}
+            made |= zip(piece.results, runner.run(None, feeds), strict=True)
         return made
+
+
+class _Plan:
+    """How a slice runs under a choice: what is fed rounded, which constants are others, what is rounded behind.
+
+    inside  something is rounded that is computed inside of the slice, for which the quantizer must be part of it
+    key     equal for choices that can share a session
+    """
+
+    def __init__(self, effects: Effects, head: Slice, choice: Choice) -> None:
+        network, graph = effects.network, effects.graph
+        self.labels: dict[Place, str] = {}
+        self.feeds: dict[str, tuple[str, tuple[Quantizer | Half, ...]]] = {}
+        self.constants: dict[Place, np.ndarray] = {}
+        self.inside = False
+        ids: list[Any] = []
+        halves = {h.node: h for h in choice.values() if isinstance(h, Half)}
+        on = {n: q for n, q in choice.items() if isinstance(q, Quantizer)}
+        corrections = {q.correction[:2]: q for q in on.values() if q.correction}
+        self.halves = [effects.number[n] for n in halves if n in effects.number]
+        changed = {effects.number[n] for n in network.changed(choice) if n in effects.number}
+        sides = set(head.sides)
+        for number in (n for n in head.nodes if n in changed):
+            node = graph.nodes[number]
+            name, half = str(node.name), halves.get(str(node.name))
+            for index, value in enumerate(node.inputs):
+                if value is None:
+                    continue
+                place, tensor = (number, index), str(value.name)
+                corrected = corrections.get((name, index))
+                chain = network.edges.get((name, index), ())
+                rounds: tuple[Quantizer | Half, ...] = tuple(on[q] for q in chain if q in on)
+                if half is not None and half.computes:
+                    rounds = (half,) if value.dtype == ir.DataType.FLOAT else ()
+                    chain = ()
+                if corrected is not None and corrected.correction is not None:
+                    self.constants[place] = corrected.correction[2]
+                    ids.append((place, id(corrected)))
+                elif value.const_value is not None:
+                    if rounds:
+                        array = value.const_value.numpy()
+                        for one in rounds:
+                            array = one(array)
+                        self.constants[place] = array
+                        ids.append((place, *map(id, rounds)))
+                elif tensor in sides and (rounds or chain):
+                    # fed under a name of its own even where it is not rounded: other choices round it
+                    label = f"{tensor}/{'/'.join(chain) or 'float16'}"
+                    self.labels[place] = label
+                    self.feeds[label] = (tensor, rounds)
+                elif rounds:
+                    self.inside = True
+        self.key = (head, tuple(ids), tuple(sorted(self.labels.items())), tuple(sorted(self.halves)))
 
 
 def agreement(truth: np.ndarray, got: np.ndarray) -> Agreement:

@@ -129,7 +129,7 @@ def session(
     raw = None
     if computed:
         buffers: dict[str, np.ndarray] = {}
-        proto = assemble(memory, _placer(buffers), computed, notes=False)
+        proto = assemble(memory, placer(buffers), computed, notes=False)
         raw = raw_session(proto.SerializeToString(), buffers, optimise=optimise, threads=threads, where=where)
     return Session(raw, names, constants, inputs, where)
 
@@ -174,14 +174,16 @@ def _create(skeleton: bytes, options: onnxruntime.SessionOptions, where: str) ->
         raise runtime_error(error, where) from None
 
 
-def _placer(buffers: dict[str, np.ndarray]) -> Any:
+def placer(buffers: dict[str, np.ndarray], prefix: str = "w") -> Any:
+    """A placer for `assemble` that leaves large tensors in `buffers` (location -> uint8 array)."""
+
     def place(name: str, tensor: ir.TensorProtocol) -> onnx.TensorProto:
         if tensor.nbytes <= SMALL or tensor.dtype == ir.DataType.STRING:
             return embed(name, tensor)  # small tensors carry shapes that onnxruntime wants to see
         array = tensor.numpy()
         if array.nbytes != tensor.nbytes or array.dtype.byteorder == ">":
             return embed(name, tensor)  # packed 4-bit types
-        location = f"w{len(buffers)}"
+        location = f"{prefix}{len(buffers)}"
         buffers[location] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return refer(name, tensor, location, 0)
 

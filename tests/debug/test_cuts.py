@@ -10,8 +10,11 @@ from small import stages
 
 from ptqlab.debug.cuts import Effects, agreement
 from ptqlab.debug.network import Network, partial_model
+from ptqlab.debug.ranking import choices_of
+from ptqlab.debug.variants import variant
 from ptqlab.events import Watch
 from ptqlab.graph import session
+from ptqlab.platforms import platform
 
 
 def naive(apart, choice, sample, outputs=()):
@@ -39,6 +42,18 @@ def test_cuts_give_what_whole_runs_give(pieces):
         found[label, number] = (agreements[0].mse, wanted[0].mse)
     assert len(found) == 2 * len(choices)
     assert sorted(found, key=lambda k: found[k][0]) == sorted(found, key=lambda k: found[k][1])
+
+
+def test_nodes_together_feed_each_other():
+    """What is rounded inside of a slice is rounded as in a whole run; so are types of one node that share a session."""
+    apart, samples = network()
+    choices = choices_of(apart, "node", [["conv0", "conv1"], ["conv1", "fc"], list(apart.nodes)])
+    for word in ("int8", "int16", "dual-int16", "float16"):
+        for name in ("conv1", "add"):
+            choices[f"{name} {word}"] = variant(apart, name, "node", word, platform("nash-p"))[0]
+    for label, number, agreements in Effects(apart).run(choices, samples[:2], Watch()):
+        wanted = naive(apart, choices[label], samples[number])
+        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-3), label
 
 
 def two_heads():
