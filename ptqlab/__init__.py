@@ -49,8 +49,8 @@ _HOME = {
 __all__ = [
     "CheckResult", "Comparison", "CompileResult", "DoctorResult", "FastPerfResult", "Finding", "Problem",
     "PtqError", "Runtime", "SensitivityResult", "TuneResult", "__version__",
-    "check", "compile", "doctor", "estimate", "fast_perf", "infer", "info", "insert_transpose", "insert_unit_conv", "load",
-    "load_ipython_extension", "operators",
+    "check", "compile", "doctor", "estimate", "fast_perf", "infer", "info", "insert_transpose",
+    "insert_unit_conv", "load", "load_ipython_extension", "operators",
     "sensitivity", "set_language", "tune", "unload_ipython_extension", "verify",
 ]
 

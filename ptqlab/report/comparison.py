@@ -144,8 +144,9 @@ def comparison_figure(a: Record, b: Record, names: tuple[str, str]) -> go.Figure
             name=escape(printable(name)), text=hover, hoverinfo="text",
             line={"color": colour, "width": 1.6, "dash": "dash" if index else "solid"},
             marker={"color": colour, "symbol": symbol, "size": 5 if index else 9}))
-    at = [(i, p.b.quantized_cosine) for i, p in enumerate(found) if p.granted[0] != p.granted[1] and p.b is not None
-          and p.b.quantized_cosine is not None and not math.isnan(p.b.quantized_cosine)]
+    changed = [(i, p.b.quantized_cosine) for i, p in enumerate(found)
+               if p.a is not None and p.b is not None and p.granted[0] != p.granted[1]]
+    at = [(i, cosine) for i, cosine in changed if cosine is not None and not math.isnan(cosine)]
     if at:
         figure.add_trace(go.Scatter(
             x=[i for i, _ in at], y=[nines(c) for _, c in at], mode="markers", name=escape(say("type_changed")),

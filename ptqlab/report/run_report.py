@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
+from pathlib import PurePosixPath, PureWindowsPath
 
 from ptqlab.artifacts.tables import explain_nan, has_nan, number, printable
 from ptqlab.report import html
@@ -15,6 +16,7 @@ from ptqlab.report.bilingual import SWITCH_STYLE, both, switch
 from ptqlab.report.choose import headline
 from ptqlab.report.heatmap import Heat, heatmap_svg, title_of
 from ptqlab.report.page import Page
+from ptqlab.report.placement import BESIDE_THE_POINT
 from ptqlab.report.speed import run_speed_page
 from ptqlab.report.words import language, say
 from ptqlab.stages.record import Record
@@ -49,7 +51,8 @@ class Extras:
 
 def report_html(record: Record, extras: Extras) -> str:
     """The whole file."""
-    sections: list[tuple[str, str]] = [("result", both(lambda: _inner(html.summary_html(record))))]
+    told = replace(record, findings=tuple(f for f in record.findings if f.code not in BESIDE_THE_POINT))
+    sections: list[tuple[str, str]] = [("result", both(lambda: _inner(html.summary_html(told))))]
     if extras.comparison is not None:
         name, compared = extras.comparison
         sections.append(("compared_with", both(lambda: _inner(compared().html()))))
@@ -122,7 +125,7 @@ def _calibration(record: Record) -> str:
         return words
     columns = ("Tensor", "Threshold", "Range", "Asked", "Granted", "Clipped", "Reason")
     rows = [(name, _figure(t.get("threshold")), "--" if not t.get("range") else " … ".join(map(_figure, t["range"])),
-             str(t.get("asked", "")), str(t.get("granted", "")), f"{100 * float(t.get('clipped') or 0):.3g} %",
+             str(t.get("asked", "")), str(t.get("granted", "")), _figure(t.get("clipped")),
              str(t.get("reason", ""))) for name, t in tensors.items() if isinstance(t, Mapping)]
     return (f"{words}<details><summary>{len(rows)}</summary>"
             f"{html.table(columns, rows, ('Threshold', 'Range', 'Clipped'))}</details>")
@@ -133,8 +136,19 @@ def _figure(value: object) -> str:
 
 
 def _settings(record: Record, more: Mapping[str, object]) -> str:
-    """quant_config and the configuration, as they can be copied out."""
-    pieces = [("quant_config.json", record.quant_config), ("config", record.settings), *more.items()]
+    """quant_config and the configuration; of folders of this machine only the last part, as reports are handed on."""
+    pieces = [("quant_config.json", record.quant_config), ("config", _portable(record.settings)), *more.items()]
     return "".join(f"<details><summary>{html.text(name)}</summary>"
                    f"<pre>{escape(json.dumps(held, indent=1, ensure_ascii=False, default=str))}</pre></details>"
                    for name, held in pieces if held)
+
+
+def _portable(value: object) -> object:
+    """The same settings with file names in the place of absolute paths."""
+    if isinstance(value, Mapping):
+        return {key: _portable(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_portable(held) for held in value]
+    if isinstance(value, str) and any(kind(value).is_absolute() for kind in (PurePosixPath, PureWindowsPath)):
+        return PureWindowsPath(value).name
+    return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT, check_headline
-from ptqlab.report.timeline import busy, timeline_drawing
+from ptqlab.report.timeline import busy, layers_of, timeline_drawing
 from ptqlab.report.words import say
 from ptqlab.stages.record import Record
 
@@ -65,13 +65,10 @@ def run_speed_page(record: Record) -> Page:
 
 def slowest_layers(perf: Mapping[str, Any], limit: int = 8) -> list[tuple[str, ...]]:
     """(layer, operator, type, us, share of the BPU part, what decides) of the layers that take longest."""
-    whole = perf.get("latency_us")
-    layers = [layer for layer in perf.get("layers", ()) if layer["device"] == "BPU"]
-    if not isinstance(whole, int | float) or not whole:
-        return []
-    longest = sorted(layers, key=lambda layer: layer["start_us"] - layer["end_us"])[:limit]
-    return [(str(layer["name"]), str(layer["op"]), str(layer["qtype"]), f"{us:.1f}", f"{100 * us / whole:.1f} %",
-             str(layer["bound"])) for layer in longest for us in [layer["end_us"] - layer["start_us"]]]
+    whole = sum(bar.us for bar in layers_of(perf))
+    longest = sorted(layers_of(perf), key=lambda layer: -layer.us)[:limit]
+    return [(layer.name, layer.op, layer.qtype, f"{layer.us:.1f}", f"{100 * layer.us / whole:.1f} %", layer.bound)
+            for layer in longest if whole]
 
 
 def speeds_page(rows: Sequence[Mapping[str, Any]], march: str) -> Page:

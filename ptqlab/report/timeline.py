@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ptqlab.artifacts.tables import printable
-from ptqlab.errors import Problem, PtqError
+from ptqlab.errors import Problem, PtqError, shorten
 from ptqlab.perf.estimate import Interval
 from ptqlab.perf.svg import timeline_svg
 from ptqlab.perf.vendor import ENGINES
@@ -18,24 +19,58 @@ from ptqlab.stages.record import Record
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+T = TypeVar("T")
 #: Bars that a figure draws; of more only the longest, as nobody sees the others.
 MOST_BARS = 4000
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A layer on the BPU as a record tells of it: when it is active, and what decides how long."""
+
+    name: str
+    op: str
+    qtype: str
+    bound: str
+    start_us: float
+    end_us: float
+
+    @property
+    def us(self) -> float:
+        return self.end_us - self.start_us
+
+
 def bars_of(perf: Mapping[str, Any]) -> list[Interval]:
     """The bars of an estimate as a record holds it; empty for a record without. PtqError for bars that are none."""
+    return _read(perf, "timeline", lambda b: Interval(str(b["engine"]), str(b["layer"]), _time(b["start_us"]),
+                                                      _time(b["working_us"])))
+
+
+def layers_of(perf: Mapping[str, Any]) -> list[Layer]:
+    """The layers on the BPU of an estimate; else as `bars_of`."""
+    found = _read(perf, "layers", lambda r: None if r["device"] != "BPU" else Layer(
+        str(r["name"]), str(r["op"]), str(r["qtype"]), str(r["bound"]), _time(r["start_us"]), _time(r["end_us"])))
+    return [layer for layer in found if layer is not None]
+
+
+def _read(perf: Mapping[str, Any], key: str, make: Callable[[Any], T]) -> list[T]:
+    """The rows under a key of an estimate. PtqError for one that cannot be read: records come from files."""
     found = []
-    for index, bar in enumerate(perf.get("timeline") or ()):
+    rows = perf.get(key) or ()
+    for index, row in enumerate(rows if isinstance(rows, list | tuple) else [rows]):
         try:
-            made = Interval(str(bar["engine"]), str(bar["layer"]), float(bar["start_us"]), float(bar["working_us"]))
-            sound = math.isfinite(made.start_us) and math.isfinite(made.working_us)
-        except (KeyError, TypeError, ValueError):
-            sound = False
-        if not sound:
-            raise PtqError(Problem("PTQ601", f"perf.timeline[{index}]", "a bar that cannot be read",
-                                   "engine, layer, start_us and working_us", "compile again"), "record")
-        found.append(made)
+            found.append(make(row))
+        except (KeyError, TypeError, ValueError) as error:
+            raise PtqError(Problem("PTQ601", f"perf.{key}[{index}]", f"cannot be read: {shorten(error)}",
+                                   "an estimate that ptqlab wrote", "compile again"), "record") from None
     return found
+
+
+def _time(value: object) -> float:
+    """A time in us."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{shorten(value)} is no time")
+    return float(value)
 
 
 def busy(perf: Mapping[str, Any]) -> dict[str, float]:
@@ -50,26 +85,25 @@ def timeline_figure(record: Record) -> go.Figure:
 
     bars = _bars_or_refuse(record)
     engines = [e for e in ENGINES if any(b.engine == e for b in bars)]
-    types = {layer.get("name"): layer for layer in record.perf.get("layers", ()) if isinstance(layer, Mapping)}
+    layers = {layer.name: layer for layer in layers_of(record.perf)}
     figure = go.Figure()
     for index, engine in enumerate(engines):
         mine = sorted((b for b in bars if b.engine == engine), key=lambda b: -b.working_us)[:MOST_BARS]
         figure.add_trace(go.Bar(
             x=[max(b.working_us, 1e-6) for b in mine], base=[b.start_us for b in mine], y=[engine] * len(mine),
             orientation="h", name=engine, marker={"color": PALETTE[index % len(PALETTE)], "line": {"width": 0}},
-            hovertext=[_hover(b, types.get(b.layer, {})) for b in mine], hoverinfo="text", showlegend=False))
+            hovertext=[_hover(b, layers.get(b.layer)) for b in mine], hoverinfo="text", showlegend=False))
     style(figure, say("timeline_title", model=record.model, march=record.march, us=f"{record.perf['latency_us']:.1f}"),
           say("time_axis"), "", height=130 + 46 * max(len(engines), 1), barmode="overlay", bargap=0.25)
     figure.update_yaxes(autorange="reversed", showgrid=False)
     return figure
 
 
-def _hover(bar: Interval, layer: Mapping[str, Any]) -> str:
+def _hover(bar: Interval, layer: Layer | None) -> str:
     lines = [f"<b>{escape(short(bar.layer, 120))}</b>",
              escape(printable(f"{bar.engine}: {bar.start_us:.1f} us + {bar.working_us:.2f} us"))]
-    if layer:
-        lines.append(escape(printable(f"{layer.get('op')}, {layer.get('qtype')}; {say('bound')}: "
-                                      f"{layer.get('bound')}")))
+    if layer is not None:
+        lines.append(escape(printable(f"{layer.op}, {layer.qtype}; {say('bound')}: {layer.bound}")))
     return "<br>".join(lines)
 
 
