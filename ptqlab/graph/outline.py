@@ -54,7 +54,7 @@ def _near(graph: onnx.GraphProto, around: str, hops: int) -> set[str]:
         raise PtqError(Problem("PTQ661", "hops", repr(shorten(hops)), f"a whole number from 0 to {MOST_HOPS}"), "graph")
     names = [n.name for n in graph.node]
     if around not in names:
-        near = nearest(around, names)
+        near = nearest(str(around), names)
         raise PtqError(Problem("PTQ661", "around", f"no node {shorten(around)!r} in this stage", "the name of a node",
                                f"did you mean {', '.join(map(repr, near))}?" if near else "leave it out"), "graph")
     makers = {out: node.name for node in graph.node for out in node.output if out}

@@ -88,7 +88,7 @@ def graph_of(record: Record, folder: str | Path, *, stage: str = "optimized", ar
     color   "cosine", "qtype", "on" or "latency"
     Raises PtqError for anything that is none of these, a stage that the run did not reach and an unknown node.
     """
-    if stage not in STAGES:
+    if stage not in tuple(STAGES):  # anything may be asked for
         near = nearest(str(stage), STAGES, 1)
         raise PtqError(Problem("PTQ663", "stage", repr(shorten(stage)), ", ".join(STAGES),
                                f"did you mean {near[0]!r}?" if near else ""), "graph")

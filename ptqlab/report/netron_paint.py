@@ -68,7 +68,7 @@ def painting(record: Record, color: str, names: Sequence[str] | None = None) -> 
     latency is the active period of the node's layer as a share of the latency of the BPU part; the layer of a fused
     node is that of its main node. Raises PtqError for a measure that is none.
     """
-    if color not in MEASURES:
+    if color not in tuple(MEASURES):  # anything may be asked for
         near = nearest(str(color), MEASURES, 1)
         raise PtqError(Problem("PTQ662", "color", repr(shorten(color)), ", ".join(MEASURES),
                                f"did you mean {near[0]!r}?" if near else ""), "graph")
