@@ -616,3 +616,20 @@ def volumes() -> Built:
     ]
     made = weights(w=(4, 2, 3, 3, 3), w2=(4, 2, 3, 3, 3), w3=(2, 4, 1, 1, 1))
     return net(nodes, ["y"], [*made, *constants], {"x": random(1, 2, 4, 6, 6)})
+
+
+@edge
+def movers_at_both_ends() -> Built:
+    """Movers at the head; Relu, Reshape and a Concat of two equal branches behind the last convolution."""
+    nodes = [
+        node("Reshape", ["x", "four"], "x4", "head"),
+        node("Transpose", ["x4"], "xt", "turn", perm=[0, 3, 1, 2]),
+        node("Conv", ["xt", "w"], "c", "conv"),
+        node("Relu", ["c"], "r", "relu"),
+        node("Conv", ["r", "w2"], "d", "conv2"),
+        node("Relu", ["d"], "s", "relu2"),
+        node("Reshape", ["s", "two"], "f", "flat"),
+        node("Concat", ["f", "f"], "y", "join", axis=1),
+    ]
+    made = [*weights(w=(4, 3, 1, 1), w2=(2, 4, 1, 1)), ints("four", 1, 8, 8, 3), ints("two", 1, 128)]
+    return net(nodes, ["y"], made, {"x": random(1, 192)})

@@ -161,6 +161,9 @@ CALIBRATION = (
           "max 校准的百分位", low=0.5, high=1.0),
     Field("run_on_cpu", "names", None, "nodes kept in float on the CPU", "强制在 CPU 运行的节点"),
     Field("run_on_bpu", "names", None, "nodes put on the BPU where possible", "强制在 BPU 运行的节点"),
+    Field("unit_conv", "names", None,
+          "nodes at head or tail that only move data, and get a threshold from an identity convolution beside them; "
+          "ptqlab's own key", "在首尾的数据搬运节点旁插入 unit conv，使其运行在 BPU 上（ptqlab 扩展）"),
     Field("optimization", "choice", None, "type of the model's outputs; run_fast is what fast-perf uses",
           "模型输出类型等优化选项", (MODEL_OUTPUT_INT8, MODEL_OUTPUT_INT16, RUN_FAST)),
     Field("quant_config", "quant_config", None,

@@ -264,6 +264,7 @@ def calibration_parameters(
         given.get("optimization"),
         given.get("recipe"),
         threshold_file(ledger, given),
+        given.get("unit_conv", ()),
         quant,
     )
 

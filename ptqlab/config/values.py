@@ -67,6 +67,7 @@ class CalibrationParameters:
     data               folders or arrays per input name ("" where the one input has no name yet); None: random data
     raw_types          numpy dtype of raw .bin samples per input name ("" as above)
     calibration_type   "" (search), "max", "kl", "mse" or "skip"
+    unit_conv          nodes that a unit conv is put beside
     recipe             word that stands for quant_config entries (`pipeline.presets`)
     thresholds         file of thresholds to be taken as they are
     quant              everything on precision and thresholds, of this group, node_info and quant_config, in one value
@@ -83,6 +84,7 @@ class CalibrationParameters:
     optimization: str | None = None
     recipe: str | None = None
     thresholds: Path | None = None
+    unit_conv: tuple[str, ...] = ()
     quant: QuantConfig = field(default_factory=QuantConfig)
 
 

@@ -88,7 +88,7 @@ def calibration_group(cfg: Config) -> dict[str, Any]:
         out["per_channel"] = True
     if given.max_percentile is not None:
         out["max_percentile"] = given.max_percentile
-    for key in ("run_on_cpu", "run_on_bpu"):
+    for key in ("run_on_cpu", "run_on_bpu", "unit_conv"):
         if getattr(given, key):
             out[key] = joined_names(getattr(given, key))
     if given.optimization:

@@ -126,12 +126,14 @@ class Work:
         *,
         inner_shape: Sequence[int],
         attributes: Iterable[ir.Attr] = (),
+        index: int = 0,
     ) -> ir.Node:
         """A new node behind `node` that gives the tensor `node` gave so far (same name, also as an output).
 
         The new node reads what `node` gives now, a tensor of `inner_shape`, as its first input, then `others`.
+        `index` is the output of `node` that is meant.
         """
-        old = node.outputs[0]
+        old = node.outputs[index]
         assert old.name and old.shape is not None and old.dtype is not None and node.graph is not None
         result = ir.Value(name=old.name, shape=old.shape.copy(), type=ir.TensorType(old.dtype))
         old.name = unique(f"{old.name}_inner", self._value_names)

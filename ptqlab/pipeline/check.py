@@ -13,10 +13,10 @@ from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, bodies, load
 from ptqlab.graph.peek import batches_of_one
-from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.compile import versions
 from ptqlab.pipeline.measure import Measures
+from ptqlab.pipeline.prepared import prepared
 from ptqlab.placement import place
 from ptqlab.platforms import platform
 from ptqlab.stages.plan import Plan
@@ -41,7 +41,7 @@ def check_model(config: Config, *, watch: Watch | None = None, folder: Path | No
         loaded = load(config.model.onnx_model, given, output_nodes=config.model.output_nodes)
         inputs = {str(v.name): (loaded.shape(str(v.name)), str(loaded.dtype(str(v.name)))) for v in loaded.inputs}
         config = configuration.bind(config, inputs)
-        graph = optimize(loaded, watch)
+        graph = prepared(loaded, config, watch)
         asks, findings = requests.make_asks(graph, config)
         plan = place(graph, target, asks)
         told = [
@@ -112,7 +112,8 @@ def what_would_help(graph: FloatGraph, plan: Plan) -> list[Finding]:
                 "PTQ431",
                 f"{_count(head)} at the head on the CPU",
                 head,
-                "remove_node_type takes them out of the quantized model, so that pre-processing does their work",
+                "remove_node_type takes them out of the quantized model, so that pre-processing does their work; "
+                "unit_conv gives them a threshold, at lower precision",
             )
         )
     if tail:
@@ -121,7 +122,8 @@ def what_would_help(graph: FloatGraph, plan: Plan) -> list[Finding]:
                 "PTQ432",
                 f"{_count(tail)} at the tail on the CPU",
                 tail,
-                "remove_node_type takes them out of the quantized model, so that post-processing does their work",
+                "remove_node_type takes them out of the quantized model, so that post-processing does their work; "
+                "unit_conv gives them a threshold, at lower precision",
             )
         )
     flow = tuple(str(n.name) for n in graph.nodes if any(True for _ in bodies(n)))

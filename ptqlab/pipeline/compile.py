@@ -22,11 +22,11 @@ from ptqlab.config import Config
 from ptqlab.errors import Finding
 from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
-from ptqlab.passes import optimize
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
 from ptqlab.pipeline.layer_search import raised
 from ptqlab.pipeline.measure import Measures, differing_finding, measure, overflow_finding
+from ptqlab.pipeline.prepared import prepared
 from ptqlab.pipeline.presets import with_preset
 from ptqlab.placement import Asks, place
 from ptqlab.platforms import Platform, platform
@@ -180,7 +180,7 @@ def _save_failed(run: _Run, error: ShapeInferenceError) -> None:
 def _optimize(run: _Run, graph: FloatGraph) -> FloatGraph:
     with run.stage("optimize"):
         told = len(graph.findings)
-        optimized = optimize(graph, run.watch)
+        optimized = prepared(graph, run.config, run.watch)
         run.tell(optimized.findings[told:])
         save(optimized.model, run.work.path("optimized_float"))
     return optimized

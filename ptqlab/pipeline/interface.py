@@ -11,7 +11,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
 from ptqlab.graph.batch import runs_a_batch, with_batch
 from ptqlab.ops.table import spec_of
-from ptqlab.passes import optimize
+from ptqlab.pipeline.prepared import prepared
 from ptqlab.placement import Asks, place
 from ptqlab.platforms import Platform
 from ptqlab.quantize.batch_inputs import separated_names, with_separate_batch
@@ -51,7 +51,7 @@ def batched_graph(graph: FloatGraph, config: Config) -> FloatGraph | None:
         inputs = {str(v.name): (graph.shape(str(v.name)), str(graph.dtype(str(v.name)))) for v in graph.inputs}
         configuration.bind(config, inputs, batchable=False)
         raise AssertionError("bind refuses a model that cannot run a batch")
-    return optimize(batched)
+    return prepared(batched, config)
 
 
 def build_interface(

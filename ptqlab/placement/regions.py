@@ -23,11 +23,11 @@ AFTER_TAIL = (
 )
 PASSIVE_HEAD = (
     "CPU: it only moves data and stands at the head of the graph, before any operator that carries a threshold. "
-    "A type set on it has no effect; a unit conv in front would give it a threshold."
+    "A type set on it has no effect; a unit conv in front would give it a threshold (unit_conv)."
 )
 PASSIVE_TAIL = (
     "CPU: it only moves data and no operator behind it carries a threshold. "
-    "A type set on it has no effect; a unit conv behind it would give it a threshold."
+    "A type set on it has no effect; a unit conv behind it would give it a threshold (unit_conv)."
 )
 
 
