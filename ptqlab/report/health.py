@@ -54,8 +54,9 @@ class OutputHealth:
             trouble = say("dead")
         elif distinct[0] < FEW <= distinct[1]:
             trouble = say("few_values", n=distinct[0])
-        elif found["cosine-similarity"] >= HIGH_COSINE and found["sqnr-without-mean"] < LEAST_DB:
-            trouble = say("cosine_hides")
+        elif found["sqnr-without-mean"] < LEAST_DB:
+            hidden = found["cosine-similarity"] >= HIGH_COSINE
+            trouble = say("cosine_hides") if hidden else say("signal_lost", db=f"{LEAST_DB:g}")
         return cls(output, found["cosine-similarity"], found["sqnr"], found["sqnr-without-mean"], distinct,
                    found["chebyshev"], trouble)
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
+#: Latencies nearer to each other than this share of them stand on an axis that shows them as one.
+LEAST_SPAN = 0.01
+
+
 def pareto_figure(frame: pd.DataFrame) -> go.Figure:
     """SQNR of the worst output over estimated latency. `frame` has the columns of `TuneResult.frame`.
 
@@ -37,6 +41,11 @@ def pareto_figure(frame: pd.DataFrame) -> go.Figure:
                 name=escape(say(key)), text=[str(r["Step"]) for r in mine], textposition="top center",
                 hovertext=[_hover(r) for r in mine], hoverinfo="text",
                 marker={"color": colour, "symbol": symbol, "size": 9}))
+    times = [r["Latency (us)"] for r in rows]
+    if times and max(times) - min(times) < LEAST_SPAN * max(times):
+        # a small network takes the same time in any type: hundredths of a nanosecond are no difference
+        middle = (max(times) + min(times)) / 2
+        figure.update_xaxes(range=[middle * (1 - LEAST_SPAN), middle * (1 + LEAST_SPAN)])
     return style(figure, say("pareto_title"), say("latency_axis"), "SQNR (dB)", height=440,
                  legend={"orientation": "h", "y": 1.02, "x": 0, "yanchor": "bottom"})
 

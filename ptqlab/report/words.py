@@ -161,6 +161,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "dead": ("dead: one value whatever the input", "失效：无论输入如何都只有一个值"),
     "few_values": ("nearly dead: {n} different values", "几乎失效：只有 {n} 个不同取值"),
     "cosine_hides": ("the cosine speaks of the mean; what varies is lost", "余弦只反映均值，变化的部分已丢失"),
+    "signal_lost": ("lost: less than {db} dB of what varies is left", "信号丢失：变化部分不足 {db} dB"),
     "float_constant": ("constant in the float model already", "浮点模型中已是常量"),
     "float_not_finite": ("NaN or Inf in the float model already", "浮点模型中已有 NaN 或 Inf"),
     "causes": ("Where the accuracy is lost, and what to do", "精度损失的位置与对策"),

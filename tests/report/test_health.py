@@ -26,6 +26,7 @@ def test_verdicts():
     assert verdict(ramp, np.full(100, 0.5)) == "dead: one value whatever the input"
     assert verdict(ramp, np.round(ramp * 3) / 3) == "nearly dead: 4 different values"
     assert verdict(100 + ramp, 100 + ramp[::-1]) == "the cosine speaks of the mean; what varies is lost"
+    assert verdict(ramp, ramp[::-1]) == "lost: less than 10 dB of what varies is left"
     assert verdict(np.full(9, 2.0), np.full(9, 2.0)) == "constant in the float model already"
     assert verdict([1.0, np.nan], [1.0, 2.0]) == "NaN or Inf in the float model already"
 
