@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from ptqlab import __version__
 from ptqlab.errors import nearest
 from ptqlab.platforms import MARCHES
+from ptqlab.report.netron_choices import COLORS, STAGES
 
 SKIPS = ("export", "convert", "compile")
 LANGUAGES = ("en", "zh")
@@ -111,6 +112,14 @@ def build(prog: str = "ptqlab") -> Parser:
     cosine = verb("cosine", "cosine to the float model, node by node")
     cosine.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write the figure as one html page")
     _run(cosine)
+    graph = verb("graph", "the graph of a run in Netron: a widget in a notebook, with -o a file that opens offline")
+    graph.add_argument("node", nargs="?", metavar="NODE", help="only what is around this node")
+    graph.add_argument("--hops", type=int, default=2, metavar="N", help="so many edges around NODE (default: 2)")
+    graph.add_argument("--stage", choices=tuple(STAGES), default="optimized",
+                       help="model of the run (default: optimized)")
+    graph.add_argument("--color", choices=COLORS, default="cosine", help="measure by colour (default: cosine)")
+    graph.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write one html page")
+    _run(graph)
     compare = verb("compare", "two runs side by side: settings, outputs, speed, nodes")
     compare.add_argument("other", type=Path, metavar="DIR", help="folder of the other run, shown second")
     compare.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write the figure as one html page")

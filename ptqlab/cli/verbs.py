@@ -38,12 +38,14 @@ class Session:
 
     last      the session's last compile run;  progress  as in `ptqlab.compile`
     cell      text of a notebook cell, the YAML of `compile`;  march  platform of lines with a model and no --march
+    notebook  widgets can be shown
     """
 
     last: CompileResult | None = None
     progress: Any = None
     cell: str | None = None
     march: str = ""
+    notebook: bool = False
 
 
 def run_compile(args: argparse.Namespace, session: Session) -> CompileResult | CheckResult:
@@ -214,6 +216,28 @@ def run_cosine(args: argparse.Namespace, session: Session) -> CompileResult:
     return found
 
 
+def run_graph(args: argparse.Namespace, session: Session) -> Any:
+    """Verb `graph`: the widget where there is a notebook; with -o a page."""
+    from ptqlab.report.netron import graph_page
+
+    _needs_notebook(args, session)
+    found = chosen_run(args, session)
+    what = {"stage": args.stage, "around": args.node, "hops": args.hops, "color": args.color}
+    if args.output is None:
+        return found.graph(**what)
+    page = graph_page(found.record, found.directory, **what)
+    with writing(args.output):
+        atomic_write(args.output, page)
+    return Text(str(args.output))
+
+
+def _needs_notebook(args: argparse.Namespace, session: Session) -> None:
+    """Raise Usage for a widget that nothing could show."""
+    if not session.notebook and getattr(args, "output", None) is None:
+        instead = f", or {args.verb} -o FILE.html writes a page" if "output" in args else ""
+        raise Usage(f"{args.verb}: a widget, which needs a notebook: %ptq {args.verb}{instead}")
+
+
 def run_compare(args: argparse.Namespace, session: Session) -> Shown:
     """Verb `compare`: the named run is b; with -o the page with the figure is written."""
     found = chosen_run(args, session).compare(args.other)
@@ -324,8 +348,8 @@ def chosen_run(args: argparse.Namespace, session: Session) -> CompileResult:
 
 VERBS: dict[str, Callable[[argparse.Namespace, Session], Any]] = {
     "check": run_check, "fast-perf": run_fast_perf, "config": run_config, "compile": run_compile,
-    "explain": run_explain, "cosine": run_cosine, "compare": run_compare, "report": run_report, "doctor": run_doctor,
-    "info": run_info, "infer": run_infer, "verify": run_verify,
+    "explain": run_explain, "cosine": run_cosine, "graph": run_graph, "compare": run_compare, "report": run_report,
+    "doctor": run_doctor, "info": run_info, "infer": run_infer, "verify": run_verify,
     "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune,
     "demo": run_demo, "completion": run_completion,
 }

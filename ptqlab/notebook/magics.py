@@ -61,7 +61,7 @@ class PtqMagics(Magics):
         from ptqlab.result.compiled import CompileResult
 
         text = None if cell is None else substituted(cell, self.shell.user_ns)
-        session = Session(self.last, False if self.quiet else None, text, self.march)
+        session = Session(self.last, False if self.quiet else None, text, self.march, notebook=True)
         result = VERBS[args.verb](args, session)
         if args.verb == "cosine":
             return result.plot_cosine()

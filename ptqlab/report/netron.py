@@ -19,13 +19,11 @@ from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.graph.outline import Outline, outline
 from ptqlab.report import html
 from ptqlab.report.netron_assets import NONCE, viewer
+from ptqlab.report.netron_choices import STAGES
 from ptqlab.report.netron_paint import Painting, attachment, painting, title
-from ptqlab.report.words import say
+from ptqlab.report.words import language, say
 from ptqlab.stages.record import Record
 
-#: stage -> key of its artifact.
-STAGES = {"original": "original_float", "optimized": "optimized_float", "calibrated": "calibrated",
-          "quantized": "quantized", "hbm": "hbm"}
 HEIGHT = 520
 STYLE = """
 &{max-width:none}
@@ -123,6 +121,15 @@ def static_html(graph: Graph, height: int = HEIGHT, *, wait: int = 0) -> str:
         f"style='height:{int(height)}px' data-document='{escape(document)}'></iframe>"
         f"<script>{SCRIPT % {'name': name, 'wait': wait}}</script>")
     return f"{html.frame(inner)}<style>{STYLE}</style>"
+
+
+def graph_page(record: Record, folder: str | Path, *, stage: str = "optimized", around: str | None = None,
+               hops: int = 2, color: str = "cosine", height: int = 800) -> str:
+    """As `graph_html`, a whole document: one file that a browser opens offline."""
+    graph = graph_of(record, folder, stage=stage, around=around, hops=hops, color=color)
+    return (f"<!doctype html><html lang='{language()}'><head><meta charset='utf-8'>"
+            "<meta name='color-scheme' content='light dark'>"
+            f"<title>{html.text(graph.title)}</title></head><body>{static_html(graph, height)}</body></html>\n")
 
 
 def page(graph: Graph) -> str:

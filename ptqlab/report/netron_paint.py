@@ -14,6 +14,7 @@ from typing import Any
 from ptqlab.artifacts.tables import MISSING, number
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.report.html import text
+from ptqlab.report.netron_choices import COLORS
 from ptqlab.report.words import say
 from ptqlab.stages.record import NodeRow, Record
 
@@ -68,9 +69,9 @@ def painting(record: Record, color: str, names: Sequence[str] | None = None) -> 
     latency is the active period of the node's layer as a share of the latency of the BPU part; the layer of a fused
     node is that of its main node. Raises PtqError for a measure that is none.
     """
-    if color not in tuple(MEASURES):  # anything may be asked for
-        near = nearest(str(color), MEASURES, 1)
-        raise PtqError(Problem("PTQ662", "color", repr(shorten(color)), ", ".join(MEASURES),
+    if color not in COLORS:  # anything may be asked for
+        near = nearest(str(color), COLORS, 1)
+        raise PtqError(Problem("PTQ662", "color", repr(shorten(color)), ", ".join(COLORS),
                                f"did you mean {near[0]!r}?" if near else ""), "graph")
     classes, sort = MEASURES[color](record)
     drawn = None if names is None else set(names)
@@ -153,9 +154,8 @@ def latency_shares(record: Record) -> dict[str, float]:
     return shares
 
 
-MEASURES: dict[str, Callable[[Record], Measure]] = {
-    "cosine": _cosine, "qtype": _qtype, "on": _on, "latency": _latency,
-}
+MEASURES: dict[str, Callable[[Record], Measure]] = dict(
+    zip(COLORS, (_cosine, _qtype, _on, _latency), strict=True))
 
 
 def attachment(record: Record, names: Sequence[str] | None = None) -> dict[str, Any]:

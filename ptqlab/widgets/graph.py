@@ -12,8 +12,9 @@ import traitlets
 
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.report import netron_assets
-from ptqlab.report.netron import HEIGHT, STAGES, WAIT_MS, Graph, graph_of, static_html
-from ptqlab.report.netron_paint import MEASURES, painting
+from ptqlab.report.netron import HEIGHT, WAIT_MS, Graph, graph_of, static_html
+from ptqlab.report.netron_choices import COLORS, STAGES
+from ptqlab.report.netron_paint import painting
 from ptqlab.report.words import say
 from ptqlab.stages.record import Record
 from ptqlab.widgets.assets import View, our
@@ -153,7 +154,7 @@ class GraphView(View):
         there = [s for s, key in STAGES.items() if key in self._record.artifacts]
         return {
             "words": {w: say(f"graph_bar_{w}") for w in WORDS}, "legend": self._graph.legend(),
-            "stages": [[s, say(f"stage_{s}")] for s in there], "colors": [[c, say(f"color_{c}")] for c in MEASURES],
+            "stages": [[s, say(f"stage_{s}")] for s in there], "colors": [[c, say(f"color_{c}")] for c in COLORS],
             **self._asked, "model_id": self.model_id,
         }
 
