@@ -101,6 +101,20 @@ def export(quant: QuantConfig, nodes: Mapping[str, Mapping[str, Any]], op_types:
     return {key: value for key, value in levels.items() if value}
 
 
+def fewest_rules(quant: QuantConfig, op_types: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """The structure with the fewest rules that asks the same of every node; as it is where subgraphs are in it.
+
+    op_types  node name -> operator type;  aliases  name in the user's file -> name in the optimized graph
+    """
+    if quant.subgraphs:
+        return quant.to_dict()
+    asked = {}
+    for name, op_type in op_types.items():
+        request = quant.for_node(name, op_type, (), 3, aliases)
+        asked[name] = {"qtype": request.qtype, "inputs": dict(enumerate(request.inputs))}
+    return quant.export(asked, op_types)
+
+
 def kept(entry: Entry) -> dict[str, Any]:
     """What an entry says besides types."""
     return {k: v for k, v in entry_block(entry).items() if k in ("activation", "ON")}

@@ -18,6 +18,7 @@ from ptqlab import perf
 from ptqlab.artifacts.files import atomic_write
 from ptqlab.artifacts.tables import printable
 from ptqlab.config import Config, QuantConfig
+from ptqlab.config.quant_writing import fewest_rules
 from ptqlab.debug.greedy import Raise, noise_of_slots, raises
 from ptqlab.debug.network import Network
 from ptqlab.debug.source import folder_of
@@ -326,7 +327,7 @@ def _write(result: TuneResult, tuner: _Tuner, folder: Path) -> None:
     graph = tuner.bench.graph
     final = _parsed(result.quant_config)
     op_types = {str(n.name): n.op_type for n in graph.nodes}
-    least = _least(final, op_types, graph.aliases)
+    least = fewest_rules(final, op_types, graph.aliases)
     result.quant_config = least
     try:
         atomic_write(folder / "quant_config.json", json.dumps(least, indent=2) + "\n")
@@ -335,17 +336,6 @@ def _write(result: TuneResult, tuner: _Tuner, folder: Path) -> None:
     except OSError as error:
         raise PtqError(Problem("PTQ604", str(folder), f"cannot write: {error.strerror or error}",
                                "a place that can be written to", "give another save_dir"), "tune") from None
-
-
-def _least(quant: QuantConfig, op_types: Mapping[str, str], aliases: Mapping[str, str]) -> dict[str, Any]:
-    """The fewest rules that ask the same of every node; as it is where subgraphs or searches are in it."""
-    if quant.subgraphs:
-        return quant.to_dict()
-    asked = {}
-    for name, op_type in op_types.items():
-        request = quant.for_node(name, op_type, (), 3, aliases)
-        asked[name] = {"qtype": request.qtype, "inputs": dict(enumerate(request.inputs))}
-    return quant.export(asked, op_types)
 
 
 def report(result: TuneResult) -> str:
