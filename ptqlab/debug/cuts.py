@@ -51,31 +51,34 @@ class _Task:
 
 
 @dataclass
-class _Known:
+class Known:
     """Float values of one sample by name, and what was made of them by rounding, the last few."""
 
     values: Mapping[str, np.ndarray]
-    rounded: dict[tuple[str, tuple[int, ...]], np.ndarray] = field(default_factory=dict)
+    rounded: dict[Any, tuple[Any, np.ndarray]] = field(default_factory=dict)
 
     def fed(self, tensor: str, rounds: tuple[Quantizer | Half, ...]) -> np.ndarray:
+        """A tensor as it is fed: rounded."""
         if not rounds:
             return self.values[tensor]
         key = (tensor, tuple(map(id, rounds)))
-        if key not in self.rounded:
+        found = self.rounded.get(key)
+        if found is None:
             array = self.values[tensor]
             for one in rounds:
                 array = one(array)
-            while len(self.rounded) >= KEPT:
-                self.rounded.pop(next(iter(self.rounded)), None)
-            self.rounded[key] = array
-        return self.rounded[key]
+            # what the key knows by id is kept alive with it
+            found = self.rounded[key] = (rounds, array)
+            for old in list(self.rounded)[:-KEPT]:
+                self.rounded.pop(old, None)
+        return found[1]
 
 
 class Effects:
     """Effects of choices on the outputs of a network, or on the output of one node."""
 
     def __init__(self, network: Network, output_node: str | None = None, pieces: int = PIECES) -> None:
-        self.network = network
+        self.network, self.output_node, self.pieces = network, output_node, pieces
         graph = network.graph
         if output_node is not None:
             ends = [str(o.name) for o in graph.node(output_node).outputs if o.name]
@@ -94,7 +97,6 @@ class Effects:
         self.reads = [tuple(r for r in reads if r not in initializers) for reads in self.slicer.reads]
         self._slices: dict[Slice, Session] = {}
         self._behind: dict[Cut, tuple[Slice, ...]] = {}
-        self._sessions: dict[Any, tuple[Any, Session]] = {}
 
     def slice_of(self, changed: Sequence[int], entry: str = "") -> Slice:
         """What is computed anew when nodes compute something else, or when the tensor `entry` is another; to the next
@@ -141,63 +143,81 @@ class Effects:
 
         Raises Interrupted between two choices when the watch is stopped; what was yielded stays good.
         """
-        heads = {label: self._head(choice) for label, choice in choices.items()}
-        slices = [s for h in heads.values() if h for s in (h, *self.behind(h.end))]
-        inputs = {str(v.name) for v in self.graph.inputs}
-        needed = dict.fromkeys((*(n for s in dict.fromkeys(slices) for n in s.sides), *self.outputs))
-        computed = [n for n in needed if n not in inputs]
-        reference = session(self.graph.model, outputs=computed)
-        tasks: dict[str, _Task | None] = {}
+        ready = Prepared(self, choices, once=len(samples) == 1)
         with watch.stage("sensitivity", len(samples) * len(choices)) as stage:
             for number, sample in enumerate(samples):
-                known = _Known(dict(sample) | dict(zip(computed, reference.run(computed, sample), strict=True)))
-                for label, choice in choices.items():
-                    head = heads[label]
-                    if label not in tasks:
-                        tasks[label] = self._task(head, choice) if head else None
-                    made = self._one(tasks[label], known)
-                    if len(samples) == 1:
-                        self._forget(tasks, label)
-                    yield label, number, [agreement(known.values[o], made.get(o, known.values[o]))
-                                          for o in self.outputs]
+                known = ready.known(sample)
+                for label in choices:
+                    yield label, number, self.compare(known, ready.outputs(label, known))
                     stage.step()
 
-    def _forget(self, tasks: dict[str, _Task | None], label: str) -> None:
-        tasks[label] = None
-        while len(self._sessions) > KEPT:
-            self._sessions.pop(next(iter(self._sessions)))
+    def compare(self, known: Known, made: Mapping[str, np.ndarray]) -> list[Agreement]:
+        """Agreement of each output with the float one."""
+        return [agreement(known.values[o], made[o]) for o in self.outputs]
 
-    def _head(self, choice: Choice) -> Slice | None:
+    def head(self, choice: Choice) -> Slice | None:
+        """What a choice computes anew; None where that is nothing."""
         changed = [self.number[n] for n in self.network.changed(choice) if n in self.number]
         return self.slice_of(changed) if changed else None
 
-    def _task(self, head: Slice, choice: Choice) -> _Task | None:
-        if not head.results:
-            return None
-        behind = self.behind(head.end)
-        for piece in behind:
-            if piece not in self._slices:
-                self._slices[piece] = self.slicer.session(piece.nodes, piece.results)
-        plan = _Plan(self, head, choice)
-        if plan.inside:
-            return _Task(head, session(partial_model(self.network, choice, head.sides, head.results)), {}, behind)
-        if plan.key not in self._sessions:
-            # it runs once per sample: onnxruntime would need longer to optimise it than that gains
-            made = self.slicer.session(head.nodes, head.results, fed=plan.labels, constants=plan.constants,
-                                       halves=plan.halves, optimise=False)
-            self._sessions[plan.key] = (choice, made)
-        return _Task(head, self._sessions[plan.key][1], plan.feeds, behind)
+    def piece(self, piece: Slice) -> Session:
+        """The session of a float slice, made once."""
+        if piece not in self._slices:
+            self._slices[piece] = self.slicer.session(piece.nodes, piece.results)
+        return self._slices[piece]
 
-    def _one(self, task: _Task | None, known: _Known) -> dict[str, np.ndarray]:
-        if task is None:
-            return {}
-        feeds = {n: known.fed(*task.feeds[n]) if n in task.feeds else known.values[n] for n in task.run.input_names}
-        made = dict(zip(task.head.results, task.run.run(None, feeds), strict=True))
-        for piece in task.behind:
-            runner = self._slices[piece]
-            feeds = {n: made[n] if n in made else known.values[n] for n in runner.input_names}
-            made |= zip(piece.results, runner.run(None, feeds), strict=True)
-        return made
+
+class Prepared:
+    """Choices made ready to run, sample after sample. Sessions are made on first use; `once`: and not kept."""
+
+    def __init__(self, effects: Effects, choices: Mapping[str, Choice], once: bool = False) -> None:
+        self.effects, self.choices, self.once = effects, choices, once
+        self.heads = {label: effects.head(choice) for label, choice in choices.items()}
+        slices = dict.fromkeys(s for h in self.heads.values() if h for s in (h, *effects.behind(h.end)))
+        inputs = {str(v.name) for v in effects.graph.inputs}
+        needed = dict.fromkeys((*(n for s in slices for n in s.sides), *effects.outputs))
+        self.computed = [n for n in needed if n not in inputs]
+        self.reference = session(effects.graph.model, outputs=self.computed)
+        self.tasks: dict[str, _Task | None] = {}
+        self.sessions: dict[Any, tuple[Any, Session]] = {}
+
+    def known(self, sample: Mapping[str, np.ndarray]) -> Known:
+        """Everything float that the choices read of one sample."""
+        return Known(dict(sample) | dict(zip(self.computed, self.reference.run(self.computed, sample), strict=True)))
+
+    def outputs(self, label: str, known: Known) -> dict[str, np.ndarray]:
+        """The outputs under a choice."""
+        if label not in self.tasks:
+            head = self.heads[label]
+            self.tasks[label] = self._task(head, self.choices[label]) if head and head.results else None
+        task = self.tasks[label]
+        made: dict[str, np.ndarray] = {}
+        if task is not None:
+            feeds = {n: known.fed(*task.feeds[n]) if n in task.feeds else known.values[n] for n in task.run.input_names}
+            made = dict(zip(task.head.results, task.run.run(None, feeds), strict=True))
+            for piece in task.behind:
+                runner = self.effects.piece(piece)
+                feeds = {n: made[n] if n in made else known.values[n] for n in runner.input_names}
+                made |= zip(piece.results, runner.run(None, feeds), strict=True)
+        if self.once:
+            self.tasks[label] = None
+            while len(self.sessions) > KEPT:
+                self.sessions.pop(next(iter(self.sessions)), None)
+        return {o: made.get(o, known.values[o]) for o in self.effects.outputs}
+
+    def _task(self, head: Slice, choice: Choice) -> _Task:
+        effects, behind = self.effects, self.effects.behind(head.end)
+        plan = _Plan(effects, head, choice)
+        if plan.inside:
+            whole = partial_model(effects.network, choice, head.sides, head.results)
+            return _Task(head, session(whole), {}, behind)
+        if plan.key not in self.sessions:
+            # it runs once per sample: onnxruntime would need longer to optimise it than that gains
+            made = effects.slicer.session(head.nodes, head.results, fed=plan.labels, constants=plan.constants,
+                                          halves=plan.halves, optimise=False)
+            # what the key knows by id is kept alive with it
+            self.sessions[plan.key] = (choice, made)
+        return _Task(head, self.sessions[plan.key][1], plan.feeds, behind)
 
 
 class _Plan:

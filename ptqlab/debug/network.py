@@ -139,6 +139,13 @@ class Network:
         self.graph = FloatGraph(model)
         self._undo_corrections(optimized)
 
+    @classmethod
+    def of(cls, path: Path, quantizers: Mapping[str, Quantizer], edges: Mapping[Edge, tuple[str, ...]]) -> Network:
+        """A network that was taken apart before: its float graph from a file, and the rest as it was."""
+        made = cls.__new__(cls)
+        made.graph, made.quantizers, made.edges = FloatGraph(ir.load(path)), dict(quantizers), dict(edges)
+        return made
+
     def _read_chains(self, graph: ir.Graph) -> tuple[dict[ir.Value, tuple[str, ...]], dict[ir.Value, ir.Value]]:
         chains: dict[ir.Value, tuple[str, ...]] = {}
         origin: dict[ir.Value, ir.Value] = {}

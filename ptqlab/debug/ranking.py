@@ -2,20 +2,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from ptqlab.arith.metrics import Agreement, Metric
 from ptqlab.debug.arguments import Nested, flat, listed
 from ptqlab.debug.cuts import Effects
+from ptqlab.debug.measured import Judge, measured
 from ptqlab.debug.network import Choice, Network
 from ptqlab.errors import Interrupted, Problem, PtqError, raise_if, shorten
 from ptqlab.events import Watch
 from ptqlab.quantize.parallel import SampleSet
+from ptqlab.quantize.store import Store
 
+# a quick look does not go on with fewer nodes than these
+LEAST_GROUPS = 4
 NODE_TYPES = ("node", "weight", "activation")
+
+
+@dataclass(frozen=True)
+class UserMetric:
+    """The user's own measure of the outputs of one sample, such as 1.0 where the label is met; more is better.
+
+    judge  (outputs by name, number of the sample) -> number; a figure is the mean over samples
+    """
+
+    name: str
+    judge: Judge
+    higher: bool = True
+
+
+AnyMetric: TypeAlias = Metric | UserMetric
 
 
 @dataclass
@@ -25,40 +46,69 @@ class Scores:
     complete  False when the work was stopped: choices then have fewer samples, or none
     """
 
-    metrics: Sequence[Metric]
+    metrics: Sequence[AnyMetric]
     values: dict[str, list[list[float]]] = field(default_factory=dict)
     complete: bool = True
 
-    def add(self, label: str, found: Sequence[Agreement]) -> None:
-        self.values.setdefault(label, []).append([m.score(found) for m in self.metrics])
+    def add(self, label: str, found: Sequence[Agreement], judged: Sequence[float] = ()) -> None:
+        """A sample more; `judged` are the figures of the user's metrics, in their order."""
+        mine = iter(judged)
+        self.values.setdefault(label, []).append(
+            [m.score(found) if isinstance(m, Metric) else next(mine) for m in self.metrics])
 
     def mean(self, label: str) -> list[float]:
         """One number per metric."""
         return [float(v) for v in np.mean(self.values[label], axis=0)]
 
     def ranked(self) -> list[str]:
-        """Choices by the first metric, worst first; what is NaN is worst."""
+        """Choices by the first metric, worst first; what is NaN is worst. Those that a quick look left out because
+        others were worse come behind these."""
         sign = 1.0 if self.metrics[0].higher else -1.0
 
-        def order(label: str) -> float:
+        def order(label: str) -> tuple[int, float]:
             value = self.mean(label)[0]
-            return -math.inf if math.isnan(value) else sign * value
+            return -len(self.values[label]), -math.inf if math.isnan(value) else sign * value
 
         return sorted(self.values, key=order)
 
 
-def score(effects: Effects, choices: Mapping[str, Choice], samples: SampleSet, metrics: Sequence[Metric],
-          watch: Watch) -> Scores:
-    """Scores of all choices. A stop of the watch keeps what is done; one before anything is done is raised."""
+def score(
+    effects: Effects, choices: Mapping[str, Choice], samples: SampleSet, metrics: Sequence[AnyMetric], watch: Watch, *,
+    executor: Executor | None = None, store: Store | None = None, groups: Mapping[str, str] | None = None,
+) -> Scores:
+    """Scores of all choices. A stop of the watch keeps what is done; one before anything is done is raised.
+
+    groups  a quick look: choice -> its group. Every group runs on the first sample, the worse half on the next one,
+            the worse half of these on the next two, and so on
+    """
     scores = Scores(metrics)
+    judges = [m.judge for m in metrics if isinstance(m, UserMetric)]
+    rounds = [range(len(samples))] if groups is None else list(halving(len(samples)))
+    open_ = dict(choices)
     try:
-        for label, _, found in effects.run(choices, samples, watch):
-            scores.add(label, found)
+        for numbers in rounds:
+            for row in measured(effects, open_, samples, watch, executor=executor, judges=judges, store=store,
+                                numbers=numbers):
+                scores.add(row.label, row.found, row.judged)
+            if groups is not None:
+                worst = list(dict.fromkeys(groups[label] for label in scores.ranked() if label in open_))
+                kept = set(worst[:max(LEAST_GROUPS, (len(worst) + 1) // 2)])
+                open_ = {label: choice for label, choice in open_.items() if groups[label] in kept}
     except Interrupted:
         if not scores.values:
             raise
         scores.complete = False
+    # what was in the store came first
+    scores.values = {label: scores.values[label] for label in choices if label in scores.values}
     return scores
+
+
+def halving(samples: int) -> Iterator[range]:
+    """Numbers of the samples of each round of a quick look: 0, 1, 2-3, 4-7, ..."""
+    start, end = 0, 1
+    while start < samples:
+        yield range(start, min(end, samples))
+        start, end = end, 2 * end
 
 
 def choices_of(network: Network, node_type: str, interested: str | Sequence[Nested] | None = None) -> dict[str, Choice]:

@@ -3,14 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ptqlab import config as configuration
 from ptqlab.arith.metrics import METRICS, Metric
+from ptqlab.debug.measured import Judge
 from ptqlab.debug.network import Network, load_network
+from ptqlab.debug.ranking import AnyMetric, UserMetric
 from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
 from ptqlab.quantize.samples import Samples, load_samples
 
+#: Metrics as a user gives them: names, own functions, or a list of both.
+MetricNames: TypeAlias = "str | Judge | Sequence[str | Judge]"
 DEBUG_METRICS = ("cosine-similarity", "mse", "mre", "sqnr", "chebyshev")
 
 
@@ -55,6 +59,19 @@ def _data_of(model: Any) -> Any:
 def march_of(model: Any) -> str | None:
     """The march of a compile result; None where nothing says it."""
     return getattr(getattr(model, "record", None), "march", None)
+
+
+def all_metrics_of(given: MetricNames, where: str = "metrics") -> list[AnyMetric]:
+    """Metrics of names, and the user's own ones: functions of (outputs by name, number of the sample)."""
+    listed = [given] if isinstance(given, str) or callable(given) else list(given)
+    own = [UserMetric(str(getattr(m, "__name__", f"metric{i}")), m) for i, m in enumerate(listed) if callable(m)]
+    named = metrics_of([m for m in listed if not callable(m)], where) if len(own) < len(listed) or not own else []
+    both: list[AnyMetric] = [*named, *own]
+    names = [m.name for m in both]
+    raise_if([Problem("PTQ554", where, f"two metrics named {shorten(n)!r}", "names that differ")
+              for n in dict.fromkeys(names) if names.count(n) > 1], "debug")
+    of_name, mine = iter(named), iter(own)
+    return [next(mine) if callable(m) else next(of_name) for m in listed]
 
 
 def metrics_of(given: str | Sequence[str], where: str = "metrics") -> list[Metric]:

@@ -14,7 +14,7 @@ from ptqlab.debug.arguments import Nested
 from ptqlab.debug.cuts import Effects
 from ptqlab.debug.network import unknown_node
 from ptqlab.debug.ranking import as_strings, choices_of, score, table
-from ptqlab.debug.source import first_samples, folder_of, metrics_of, open_source
+from ptqlab.debug.source import MetricNames, all_metrics_of, first_samples, folder_of, metrics_of, open_source
 from ptqlab.errors import Finding, PtqError
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import accumulated_figure
@@ -27,7 +27,7 @@ RESULT_DIR = "./debug_result/"
 
 
 def get_sensitivity_of_nodes(
-    model_or_file: Any, calibrated_data: Any = None, metrics: str | Sequence[str] = "cosine-similarity",
+    model_or_file: Any, calibrated_data: Any = None, metrics: MetricNames = "cosine-similarity",
     output_node: str | None = None, node_type: str = "node", data_num: int | None = 1, verbose: bool = False,
     interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None, *,
     watch: Watch | None = None,
@@ -35,7 +35,8 @@ def get_sensitivity_of_nodes(
     """{node: {metric: "<number>"}}, worst first: each node alone quantized in the float model.
 
     model_or_file     calibrated model file or CompileResult;  calibrated_data: folder(s) or arrays of samples
-    metrics           one or several of cosine-similarity, mse, mre, sqnr, chebyshev; the first one sorts
+    metrics           one or several of cosine-similarity, mse, mre, sqnr, chebyshev, or functions (outputs by name,
+                      number of the sample) -> number, more is better; the first one sorts
     output_node       compare at this node's output instead of the model's outputs
     node_type         "node": all quantizers a node reads through; "weight", "activation": each quantizer alone
     data_num          number of samples, None: all
@@ -62,13 +63,13 @@ class SensitivityTable(Text):
 
 
 def sensitivity_table(
-    model_or_file: Any, calibrated_data: Any = None, *, metrics: str | Sequence[str] = "cosine-similarity",
+    model_or_file: Any, calibrated_data: Any = None, *, metrics: MetricNames = "cosine-similarity",
     output_node: str | None = None, node_type: str = "node", data_num: int | None = 1,
     interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None,
     watch: Watch | None = None,
 ) -> SensitivityTable:
     """`get_sensitivity_of_nodes` with its table."""
-    chosen = metrics_of(metrics)
+    chosen = all_metrics_of(metrics)
     network, samples = open_source(model_or_file, calibrated_data)
     samples = first_samples(samples, data_num)
     if output_node is not None and output_node not in network.graph:

@@ -13,7 +13,7 @@ from ptqlab.debug.cuts import Effects
 from ptqlab.debug.distribution import values_of
 from ptqlab.debug.raising import raised_scores
 from ptqlab.debug.ranking import choices_of, score
-from ptqlab.debug.source import first_samples, folder_of, metrics_of, open_source
+from ptqlab.debug.source import MetricNames, first_samples, folder_of, metrics_of, open_source
 from ptqlab.errors import Problem, PtqError
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import analysis_figure, channel_figure, distribution_figure
@@ -109,7 +109,7 @@ def sensitivity_analysis(
 
 def runall(
     model_or_file: Any, calibrated_data: Any = None, save_dir: str | Path = RESULT_DIR,
-    ns_metrics: str | Sequence[str] = "cosine-similarity", output_node: str | None = None,
+    ns_metrics: MetricNames = "cosine-similarity", output_node: str | None = None,
     node_type: str | Sequence[Nested] = ("weight", "activation"), data_num: int | None = 1, verbose: bool = False,
     interested_nodes: str | Sequence[Nested] | None = None, dis_nodes_list: str | Sequence[Nested] | None = None,
     cw_nodes_list: str | Sequence[Nested] | None = None, axis: int | None = None,

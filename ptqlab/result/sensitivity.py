@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptqlab.debug.cuts import Effects
 from ptqlab.debug.network import Choice, Network
 from ptqlab.debug.ranking import Scores, score
-from ptqlab.debug.source import first_samples, march_of, metrics_of, open_source
+from ptqlab.debug.source import MetricNames, all_metrics_of, first_samples, folder_of, march_of, open_source
 from ptqlab.debug.variants import PARTS, type_problems, types_of, variant
 from ptqlab.errors import Problem, PtqError, raise_if, shorten
 from ptqlab.events import Watch
@@ -15,6 +16,7 @@ from ptqlab.report.debug_plots import heatmap_figure
 from ptqlab.report.page import Page
 from ptqlab.result.api import watched
 from ptqlab.result.shown import Shown
+from ptqlab.workers import opened, session_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +29,10 @@ Key = tuple[str, str, str, str]
 
 
 class SensitivityResult(Shown):
-    """Scores by node, part and type, worst node first. `quick`: one sample only; `complete`: not stopped."""
+    """Scores by node, part and type, worst node first.
+
+    quick     a first look: of nodes that hurt little few samples were used;  complete  it was not stopped
+    """
 
     def __init__(self, network: Network, scores: Scores, keys: dict[str, Key], quick: bool) -> None:
         self.scores, self.keys, self.quick, self.complete = scores, keys, quick, scores.complete
@@ -71,8 +76,10 @@ class SensitivityResult(Shown):
 
     def page(self) -> Page:
         labels = [label for label in self.scores.ranked() if self.keys[label][1] == "node"] or self.scores.ranked()
-        page = Page(f"Sensitivity of {len({k[0] for k in self.keys.values()})} nodes"
-                    + (", quick: one sample" if self.quick else "") + ("" if self.complete else ", stopped"))
+        title = f"Sensitivity of {len({k[0] for k in self.keys.values()})} nodes"
+        if self.quick:
+            title += ", quick: fewer samples for nodes that hurt little"
+        page = Page(title + ("" if self.complete else ", stopped"))
         columns = ["Node", "Part", "Type", *self.metrics]
         page.table(columns, [[*self.keys[label][:3], *(f"{v:.6f}" for v in self.scores.mean(label))]
                              for label in labels[:20]], self.metrics)
@@ -84,8 +91,8 @@ class SensitivityResult(Shown):
 
 def sensitivity(
     run: Any, data: Any = None, *, types: Sequence[str] | None = None, parts: Sequence[str] = PARTS,
-    metrics: str | Sequence[str] = ("cosine-similarity", "sqnr"), data_num: int | None = 4, quick: bool = False,
-    march: str | None = None,
+    metrics: MetricNames = ("cosine-similarity", "sqnr"), data_num: int | None = 4, quick: bool = False,
+    march: str | None = None, executor: Any = None, cache: str | Path | None = None,
     progress: bool | Progress | None = None, watch: Watch | None = None,
 ) -> SensitivityResult:
     """How far the outputs move when each node alone is quantized, per type, all of it or weights or activations alone.
@@ -93,17 +100,25 @@ def sensitivity(
     run, data  CompileResult or calibrated model file, and its samples
     types      of "int8", "int16", "dual-int16", "float16", as quant_config means them; None: int8 and int16, and
                float16 where the march has it
+    parts      of "node", "weight", "activation"
+    metrics    cosine-similarity, mse, mre, sqnr, chebyshev, or a function (outputs by name, number of the sample) ->
+               number, more is better, such as accuracy on labelled data; the first one ranks
+    data_num   number of samples, None: all
+    quick      a first look: after each round only the worse half of the nodes goes on, to as many samples as before
+               in all; `Samples` of the frame tells how many each figure is of
     march      whose rules say what a node is granted (default: that of the run)
-    quick      one sample: a first look
+    executor   as in `ptqlab.compile`: None or "threads", "processes", a number of threads, an Executor, a dask Client
+    cache      folder in which results are kept for later sessions; within one they are remembered anyway
 
-    Exact for the samples that are used. Stopping keeps what is done. Raises PtqError with every problem.
+    Exact for the samples that are used: equal to one full run per choice. Stopping keeps what is done, and the next
+    call goes on from there. Raises PtqError with every problem.
     """
     words, where = types_of(march or march_of(run), types)
     wrong = [Problem("PTQ554", "parts", repr(shorten(p)), ", ".join(PARTS)) for p in parts if p not in PARTS]
     raise_if(type_problems(words, where) + wrong, "sensitivity")
-    chosen = metrics_of(metrics)
+    chosen = all_metrics_of(metrics)
     network, samples = open_source(run, data)
-    samples = first_samples(samples, 1 if quick else data_num)
+    samples = first_samples(samples, data_num)
     choices: dict[str, Choice] = {}
     keys: dict[str, Key] = {}
     for node in network.nodes:
@@ -114,8 +129,14 @@ def sensitivity(
                     label = f"{node} {part} {word}"
                     choices[label], keys[label] = choice, (node, part, word, granted)
     watch = watch or Watch()
-    scores = watched(lambda: score(Effects(network), choices, samples, chosen, watch), watch, progress)
-    return SensitivityResult(network, scores, keys, quick)
+    groups = {label: key[0] for label, key in keys.items()} if quick else None
+    store = session_store(folder_of(cache) if cache is not None else None)
+
+    def work() -> Scores:
+        with opened(executor) as pool:
+            return score(Effects(network), choices, samples, chosen, watch, executor=pool, store=store, groups=groups)
+
+    return SensitivityResult(network, watched(work, watch, progress), keys, quick)
 
 
 def compare_runs(a: CompileResult, b: CompileResult) -> pd.DataFrame:

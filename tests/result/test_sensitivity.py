@@ -1,14 +1,23 @@
 """Sensitivity per node, part and type; two runs side by side."""
 from __future__ import annotations
 
+import json
+import pickle
+from concurrent.futures import Executor, ThreadPoolExecutor
+
 import pytest
 from debug_nets import network
 
 import ptqlab
 from ptqlab import debug
+from ptqlab.arith.metrics import METRICS
+from ptqlab.debug.cuts import Effects
+from ptqlab.debug.ranking import LEAST_GROUPS, choices_of, halving, score
 from ptqlab.errors import PtqError
 from ptqlab.events import Watch
 from ptqlab.examples import digits
+from ptqlab.graph import session
+from ptqlab.workers import MemoryStore
 
 
 def test_public_names():
@@ -40,11 +49,86 @@ def test_frame_and_heatmap():
         found.heatmap("chebyshev")
 
 
-def test_quick_is_one_sample_and_says_so():
-    """The label is in the page."""
+def test_quick_leaves_out_who_hurts_little():
+    """The worse half goes on to more samples; its figures are those of the full look, and it says what it is."""
+    apart, samples = network({"activation": {"calibration_type": "max"}})
+    asked = {"types": ["int8"], "progress": False}
+    full = debug.sensitivity(apart, samples, **asked).frame.set_index(["Node", "Part"])
+    found = debug.sensitivity(apart, samples, quick=True, **asked)
+    frame = found.frame.set_index(["Node", "Part"])
+    assert set(frame["Samples"]) == {1, 4} and "quick: fewer samples" in str(found) and set(frame.index) == set(
+        full.index)
+    whole = frame[frame["Samples"] == 4]
+    assert len({n for n, _ in whole.index}) == LEAST_GROUPS < len(apart.nodes)
+    assert whole["sqnr"].to_dict() == full.loc[whole.index]["sqnr"].to_dict()
+    assert [list(r) for r in halving(10)] == [[0], [1], [2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def forget(monkeypatch):
+    """What this session remembers."""
+    monkeypatch.setattr("ptqlab.workers.stores._session", MemoryStore())
+
+
+def test_results_are_found_again(tmp_path, monkeypatch):
+    """What a stopped run left in the folder is taken over; the whole equals one that was never stopped."""
+    apart, samples = network({"activation": {"calibration_type": "max"}})
+    asked = {"types": ["int8"], "metrics": ["mse"], "progress": False, "cache": tmp_path, "data_num": 2}
+    watch = Watch()
+    watch.listeners.append(lambda e: watch.stop() if e.kind == "step" and e.done == 5 else None)
+    forget(monkeypatch)
+    assert not debug.sensitivity(apart, samples, watch=watch, **asked).complete
+    [file] = tmp_path.iterdir()
+    kept = len(json.loads(file.read_text()))
+    assert kept >= 4
+    forget(monkeypatch)
+    again = debug.sensitivity(network({"activation": {"calibration_type": "max"}})[0], samples, **asked)
+    assert len(json.loads(file.read_text())) > kept and again.complete
+    forget(monkeypatch)
+    fresh = debug.sensitivity(apart, samples, **{**asked, "cache": None})
+    assert fresh.frame.equals(again.frame)
+    file.write_text("[1")
+    assert debug.sensitivity(apart, samples, **asked).frame.equals(fresh.frame)
+
+
+class AwayOnly(Executor):
+    """Threads to which everything is pickled, as to other processes."""
+
+    def __init__(self):
+        self.pool, self._max_workers = ThreadPoolExecutor(2), 2
+
+    def submit(self, work, /, *items):
+        return self.pool.submit(pickle.loads(pickle.dumps(work)), *pickle.loads(pickle.dumps(items)))
+
+
+def test_whoever_does_the_work_the_figures_are_the_same():
+    """Here and now, two threads, and workers to which everything travels."""
     apart, samples = network()
-    found = debug.sensitivity(apart, samples, quick=True, types=["int8"], parts=["node"], progress=False)
-    assert set(found.frame["Samples"]) == {1} and "quick: one sample" in str(found)
+    choices = choices_of(apart, "activation")
+    tables = []
+    for pool in (None, ThreadPoolExecutor(2), AwayOnly()):
+        found = score(Effects(apart), choices, samples, [METRICS["mse"], METRICS["sqnr"]], Watch(), executor=pool)
+        tables.append(found.values)
+    assert tables[0] == tables[1] == tables[2] and list(tables[0]) == list(choices)
+
+
+def test_the_user_measures():
+    """Accuracy on labelled data ranks, beside the metrics that are built in; two of one name are refused."""
+    apart, samples = network()
+    output = str(apart.graph.outputs[0].name)
+    labels = [int(session(apart.graph.model).run(None, s)[0].argmax()) for s in samples]
+
+    def accuracy(outputs, number):
+        return float(outputs[output].argmax() == labels[number])
+
+    found = debug.sensitivity(apart, samples, metrics=[accuracy, "mse"], types=["int8"], progress=False)
+    assert list(found.frame.columns)[5:7] == ["accuracy", "mse"] and found.frame["accuracy"].is_monotonic_increasing
+    one = debug.get_sensitivity_of_nodes(apart, samples, accuracy)
+    assert all(row == {"accuracy": "1.0"} or row == {"accuracy": "0.0"} for row in one.values())
+    with pytest.raises(PtqError, match="two metrics named 'accuracy'"):
+        debug.sensitivity(apart, samples, metrics=[accuracy, accuracy])
+    pool = AwayOnly()
+    with pytest.raises(PtqError, match="a function of a module"):
+        debug.sensitivity(apart, samples, metrics=[accuracy], executor=pool, progress=False)
 
 
 def test_a_stop_keeps_what_is_done():
