@@ -10,8 +10,20 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+
+
+Words = Callable[[str], str]
+
+# How a message looks where it is shown. Messages are English where they arise and in files; the package that has the
+# translations, far above this one, says here how to put them into the reader's language.
+_display: dict[str, Words] = {"words": str}
+
+
+def display_with(words: Words) -> None:
+    """Show messages through `words`, which gives a text in the reader's language."""
+    _display["words"] = words
 
 
 @dataclass(frozen=True)
@@ -32,11 +44,14 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.code}  {self.where}", f"    found     {self.found}"]
-        if self.expected:
-            lines.append(f"    expected  {self.expected}")
-        if self.hint:
-            lines.append(f"    do        {self.hint}")
+        return self.told(str)
+
+    def told(self, words: Words) -> str:
+        """The readable block, every text of it put through `words`."""
+        lines = [f"{self.code}  {words(self.where)}"]
+        for label, text in (("found", self.found), ("expected", self.expected), ("do", self.hint)):
+            if text or label == "found":
+                lines.append(f"    {words(label):<8}  {words(text)}")
         return "\n".join(lines)
 
 
@@ -83,16 +98,20 @@ class PtqError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
+        return self.told(str)
+
+    def told(self, words: Words) -> str:
+        """The readable block, every text of it put through `words`."""
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         head = f"{self.title}: {count}" if self.title else count
-        return "\n".join([head, *(str(p) for p in self.problems)])
+        return "\n".join([words(head), *(p.told(words) for p in self.problems)])
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.problems, self.title))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints instead of a traceback."""
-        return str(self).splitlines()
+        return told(self).splitlines()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -108,7 +127,7 @@ class Interrupted(KeyboardInterrupt):
         return f"stopped in stage '{self.stage}' after {self.done}{of}; artifacts of earlier runs are untouched"
 
     def _render_traceback_(self) -> list[str]:
-        return [str(self)]
+        return [told(self)]
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
@@ -132,6 +151,12 @@ def shorten(value: object, limit: int = 120) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "\u2026"
 
 
+def told(error: BaseException) -> str:
+    """What is shown of an error, in the reader's language; `str(error)` is the same in English."""
+    words = _display["words"]
+    return error.told(words) if isinstance(error, PtqError) else "\n".join(map(words, str(error).splitlines()))
+
+
 def fatal(error: BaseException) -> None:
     """Print a refusal on standard error, for the command line."""
-    print(str(error), file=sys.stderr)
+    print(told(error), file=sys.stderr)

@@ -75,3 +75,8 @@ _WORDS: dict[str, tuple[str, str]] = {
 def say(key: str, lang: str = "en", /, **values: object) -> str:
     """The words of `key` in a language, filled with `values`; plain text, not escaped."""
     return _WORDS[key][LANGUAGES.index(lang) if lang in LANGUAGES else 0].format(**values)
+
+
+def advice_pairs() -> list[tuple[str, str]]:
+    """Cause and remedy of slow layers, English and Chinese, as patterns with {named} holes."""
+    return [pair for key, pair in _WORDS.items() if key.startswith(("why_", "do_"))]

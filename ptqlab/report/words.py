@@ -1,7 +1,8 @@
-"""The words a reader sees in views, in English and Chinese: one small table, one switch.
+"""The words a reader sees, in English and Chinese: one small table for views, one switch, and a door to messages.
 
-Column names, keys and verbs are the vendor's in both languages; messages of errors and findings, and the
-reasons of placement rules, come from where they arise and are English.
+Column names, keys, operators, types and verbs are the vendor's in both languages. Messages of errors and findings, and
+the reasons of placement rules, are made in English where they arise and stay English in files and logs; `shown` puts
+them into the reader's language (the pairs are in `ptqlab/report/zh`).
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ptqlab.errors import Problem, PtqError
+from ptqlab.errors import Finding, Problem, PtqError, display_with
 
 LANGUAGES = ("en", "zh")
 
@@ -261,7 +262,6 @@ _WORDS: dict[str, tuple[str, str]] = {
 
 _state = {"language": ""}
 
-
 #: Of pages in both languages: the one that is written just now, "" outside of them.
 _written: ContextVar[str] = ContextVar("ptqlab_language", default="")
 
@@ -292,3 +292,22 @@ def set_language(name: str) -> None:
 def say(key: str, /, **values: object) -> str:
     """The words of `key` in the current language, filled with `values`; plain text, not escaped."""
     return _WORDS[key][LANGUAGES.index(language())].format(**values)
+
+
+def shown(message: str) -> str:
+    """A message, made in English, in the current language; what has no translation stays as it is."""
+    if language() == LANGUAGES[0]:
+        return message
+    from ptqlab.report.zh import translate
+
+    return translate(message)
+
+
+def told(finding: Finding) -> str:
+    """A finding on one line, in the current language: code, message, and what to do."""
+    tail = f" {say('do')}: {shown(finding.hint)}" if finding.hint else ""
+    return f"{finding.code} {shown(finding.message)}{tail}"
+
+
+# errors is below this package and shows its refusals through what it is given here
+display_with(shown)

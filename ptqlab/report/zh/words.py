@@ -1,0 +1,44 @@
+"""Words that stand alone, and forms that many messages share."""
+
+#: Single words, translated only where a pattern asks for it: elsewhere they may be names.
+WORDS: dict[str, str] = {
+    "before": "前面", "behind": "后面", "in front of": "前面", "input": "输入", "output": "输出", "node": "节点",
+    "operator": "算子", "tensor": "张量", "key": "键", "bytes": "字节", "values": "值", "value": "值",
+    "configuration": "配置", "reached": "已达到", "not reached": "未达到", "stopped before": "中途停止",
+    "prepare": "准备模型", "optimize": "图优化", "place": "算子放置", "calibrate": "校准", "search": "搜索校准方法",
+    "confirm": "确认", "rank": "排序", "convert": "转换为整数模型", "compare": "与浮点模型比较", "compile": "编译",
+    "estimate": "性能预估", "check": "模型检查", "simulate": "仿真", "what-if": "假设分析", "tune": "调优",
+    "sensitivity": "敏感度", "export": "导出", "debug": "精度调试", "doctor": "诊断", "text": "文本",
+}
+
+PAIRS: tuple[tuple[str, str], ...] = (
+    # ptqlab/errors.py
+    ("found", "实际"), ("expected", "允许"), ("do", "建议"),
+    ("1 problem", "1 个问题"), ("{n} problems", "{n} 个问题"),
+    ("{title}: 1 problem", "{title|word}：1 个问题"), ("{title}: {n} problems", "{title|word}：{n} 个问题"),
+    # lists and counts
+    ("{items} and {n} more", "{items} 等另外 {n} 个"), ("{items}, and {n} more", "{items} 等另外 {n} 个"),
+    ("{n} inputs", "{n} 个输入"), ("{n} input", "{n} 个输入"), ("{n} outputs", "{n} 个输出"),
+    ("{n} output", "{n} 个输出"), ("{n} attributes", "{n} 个属性"), ("{n} entries", "{n} 项"), ("1 entry", "1 项"),
+    ("{n} tensors", "{n} 个张量"), ("{n} tensor", "{n} 个张量"), ("{n} nodes", "{n} 个节点"),
+    ("{n} samples", "{n} 个样本"), ("{n} products", "{n} 个乘积"), ("{n} bytes", "{n} 字节"), ("{n} values", "{n} 个值"),
+    ("{n} cells", "{n} 个单元格"), ("{n} inputs for {op_type}", "{op_type} 有 {n} 个输入"),
+    ("{n} outputs for {op_type}", "{op_type} 有 {n} 个输出"), ("{n} input for {op_type}", "{op_type} 有 {n} 个输入"),
+    ("{n} output for {op_type}", "{op_type} 有 {n} 个输出"), ("{n} entries for {inputs}", "{inputs}写了 {n} 项"),
+    ("1 entry for {inputs}", "{inputs}写了 1 项"), ("at least {n} inputs", "至少 {n} 个输入"),
+    ("at least {n} input", "至少 {n} 个输入"), ("at least {n} outputs", "至少 {n} 个输出"),
+    # values and kinds
+    ("nothing", "空"), ("text", "文本"), ("a path", "路径"), ("a folder", "目录"), ("a mapping", "映射"),
+    ("a number{span}", "数{span}"), ("a mapping{x}", "映射{x}"), ("a value", "值"), ("a file", "文件"),
+    ("once", "一次"), ("both", "两者"), ("JSON", "JSON"),
+    ("a list", "列表"), ("one of {names}", "{names} 之一"), ("known: {some}", "已知的名称：{some}"),
+    ("(absent)", "（缺失）"), ("the list {items}", "列表 {items}"),
+    # ptqlab/config/fields.py and loading.py, put together there
+    ("{key} is deprecated and has no effect", "{key} 已弃用，不起作用"),
+    ("{key} is deprecated and only tells the type of raw .bin samples; npy files know their own",
+     "{key} 已弃用，只用来说明裸 .bin 样本的类型；npy 文件自带类型"),
+    ("{key} has no effect in ptqlab: custom operators are not run", "{key} 在 ptqlab 中不起作用：不运行自定义算子"),
+    ("{key} is kept for the vendor's tool; neither the numbers nor the estimate of ptqlab depend on it",
+     "{key} 为厂商工具保留；ptqlab 的数值和性能预估都与它无关"),
+    # stages of a run: single words
+)
