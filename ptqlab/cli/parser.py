@@ -136,13 +136,18 @@ def build(prog: str = "ptqlab") -> Parser:
                         help="look at the calibration data of this configuration, before anything is compiled")
     doctor.add_argument("-w", "--worst", type=int, default=5, metavar="N", help="quantizers to explain (default: 5)")
     _run(doctor)
+    from ptqlab.cli.debugging import add_debug, add_tune
+    from ptqlab.cli.sensitivity import add_sensitivity
+
+    sensitivity = verb("sensitivity", "what each node alone costs in int8, int16 and float16")
+    add_sensitivity(sensitivity)
+    _run(sensitivity)
+    _march(sensitivity, help="whose rules say what a node is granted (default: that of the run)")
     _info(verb("info", "what a model file says of itself: parameters, inputs and outputs, memory, operators"))
     _infer(verb("infer", "run a model on arrays in files; the outputs become files"))
     _verify(verb("verify", "do two artifacts of one model agree?"))
     _ops(verb("ops", "what the BPU has: operators, their types and rules"))
     _perf(verb("perf", "estimated latency of layer tables, or of a run"))
-    from ptqlab.cli.debugging import add_debug, add_tune
-
     add_debug(verb("debug", "which nodes quantization hurts, and why: the sub-commands of hmct-debugger"))
     tune = verb("tune", "mixed precision until the target, each step with its cost in latency")
     add_tune(tune)

@@ -10,6 +10,7 @@ from typing import Any
 from ptqlab.artifacts.files import atomic_write, writing
 from ptqlab.cli.debugging import run_debug, run_tune
 from ptqlab.cli.parser import Usage, build
+from ptqlab.cli.sensitivity import run_sensitivity
 from ptqlab.cli.values import files_of, folders, shapes
 from ptqlab.errors import Finding, Problem, PtqError
 from ptqlab.events import Watch
@@ -350,6 +351,6 @@ VERBS: dict[str, Callable[[argparse.Namespace, Session], Any]] = {
     "check": run_check, "fast-perf": run_fast_perf, "config": run_config, "compile": run_compile,
     "explain": run_explain, "cosine": run_cosine, "graph": run_graph, "compare": run_compare, "report": run_report,
     "doctor": run_doctor, "info": run_info, "infer": run_infer, "verify": run_verify,
-    "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune,
+    "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune, "sensitivity": run_sensitivity,
     "demo": run_demo, "completion": run_completion,
 }

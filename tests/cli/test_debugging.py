@@ -54,6 +54,23 @@ def test_the_other_sub_commands(tmp_path, capsys):
     assert {"conv0.html", "tensor_analysis.csv", "sensitivity_analysis.html", "sensitivity_of_weight.log"} <= files
 
 
+def test_sensitivity_of_a_run_and_of_a_file(tmp_path, capsys, monkeypatch):
+    """The table of a run with its own data; a file with its folder, float16, a cache and the heatmap."""
+    monkeypatch.chdir(tmp_path)
+    config = digits.write_config(tmp_path / "example")
+    assert main(["compile", "-c", str(config), "--working-dir", "out", "--skip", "compile"]) == 0
+    capsys.readouterr()
+    assert main(["sensitivity", "--run", "out", "-d", "1", "-p", "node", "-m", "sqnr"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Sensitivity of ") and "int16" in shown
+    model, data = (str(p) for p in written(tmp_path))
+    words = ["-t", "[int8,float16]", "--march", "nash-p", "--workers", "1", "-q", "--cache", "kept", "-o", "a.html"]
+    assert main(["sensitivity", model, data, *words]) == 0
+    assert "float16" in capsys.readouterr().out and "plotly" in (tmp_path / "a.html").read_text()
+    assert list((tmp_path / "kept").iterdir())
+    assert main(["sensitivity", model, data, "--run", "out"]) == 2 and "or --run" in capsys.readouterr().err
+
+
 def test_tune_from_the_command_line(tmp_path, capsys):
     """A configuration, a target it meets at once; the files lie where they were asked for."""
     config = digits.write_config(tmp_path / "example")
