@@ -42,6 +42,7 @@ class Fake:
                            "configuration")
         folder = Path(keywords.get("working_dir", self.folder))
         return SimpleNamespace(model=SimpleNamespace(working_dir=folder), skip=keywords.get("skip"),
+                               calibration=SimpleNamespace(folders={}, data=None),
                                findings=(Finding("PTQ299", "a note of the configuration", severity="note"),))
 
     def load_text(self, text: str, where: str = "cell", **keywords: Any) -> Any:

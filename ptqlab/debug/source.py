@@ -46,7 +46,10 @@ def open_network(model: Any) -> Network:
 
 
 def _data_of(model: Any) -> Any:
-    """The folders that a compile result was calibrated with."""
+    """The arrays or folders that a compile result was calibrated with."""
+    held = getattr(model, "data", None)
+    if held is not None:
+        return held
     record = getattr(model, "record", None)
     if record is not None:
         folders = configuration.load(record.settings).calibration.folders

@@ -59,7 +59,11 @@ def run(settings: Config, *, executor: Executor | None = None, progress: bool | 
 
     record = logged(settings, lambda watch: compile_model(settings, skip=settings.skip, watch=watch, executor=executor),
                     progress=progress, watch=watch)
-    return CompileResult(record, settings.model.working_dir)
+    result = CompileResult(record, settings.model.working_dir)
+    # folders are in the record; arrays would be gone, and with them every view that measures
+    data = None if settings.calibration.folders else settings.calibration.data
+    result.data = data[""] if data is not None and "" in data else data
+    return result
 
 
 def logged(settings: Config, work: Callable[[Watch], Record], *, progress: bool | Progress | None,

@@ -37,6 +37,9 @@ class Views:
     #: what was computed once: question -> answer
     _known: dict[Any, Any]
 
+    #: calibration data that were given as arrays, as long as the session lasts; None: folders, which the record names
+    data: Any = None
+
     @property
     def _run(self) -> CompileResult:
         return cast("CompileResult", self)
@@ -198,7 +201,8 @@ class Views:
 
         key = ("tune", repr(sorted(options.items())))
         if key not in self._known:
-            found = tune(dict(self.record.settings), progress=progress, **options)
+            held = {} if self.data is None else {"calibration_data": self.data}
+            found = tune(dict(self.record.settings), progress=progress, **held, **options)
             if found.stopped:
                 return found
             self._known[key] = self._known["last tune"] = found

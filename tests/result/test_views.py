@@ -110,6 +110,20 @@ def test_a_report_without_the_model(tmp_path):
     assert "<h2 id='result'>" in text and "<h2 id='sensitivity'>" not in text
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_arrays_are_remembered(folder, named):
+    """A run of arrays can be looked at as one of folders, as long as the session lasts; a loaded one asks for data."""
+    arrays = [image[None] for image in digits.calibration_samples()[:8]]
+    made = ptqlab.compile(model=digits.model_path(), march="nash-e", prefix="a", working_dir=folder / f"arrays{named}",
+                          calibration_data={"image": arrays} if named else arrays)
+    assert len(made.plot_distribution(NODE).data) == 6
+    assert made.tune(target=0.5, progress=False).reached
+    loaded = ptqlab.load(made.directory)
+    with pytest.raises(PtqError, match="PTQ553"):
+        loaded.plot_distribution(NODE)
+    assert len(loaded.plot_distribution(NODE, data={"image": arrays}).data) == 6
+
+
 def test_the_verbs(run, folder, monkeypatch, capsys):
     """The shell writes report and comparison, and the doctor speaks of a run and of data."""
     monkeypatch.chdir(folder)
