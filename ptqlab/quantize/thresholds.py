@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from ptqlab.arith.formats import QType
+from ptqlab.ops.spec import Encoding
 from ptqlab.quantize.histogram import Histogram
 from ptqlab.quantize.kl import best_bin
 from ptqlab.quantize.observe import Observer
@@ -26,29 +27,38 @@ SMALLEST_KL_COUNT = 100_000
 # thresholds tried by mse: coarse, then finer around the best one; down to largest / 2^COARSE_OCTAVES
 COARSE_OCTAVES, COARSE_PER_OCTAVE = 5, 8
 REFINEMENTS = 2
+# The best int8 threshold of an exponential tail is 9.7 times its scale; the largest of so many values is as large.
+FEW = 1 << 14
+# how far the next value may lie beyond the largest one is told by this many of the largest, where there are ten times
+# as many; beyond eight times their mean excess nothing is expected, nor beyond twice the range
+TAIL, TAIL_SHARE, TAIL_REACH = 64, 10, 8.0
 # with steps narrower than two bins the histogram cannot tell where inside a step a value lies
 UNIFORM_BELOW = 2.0
 
 
 @dataclass(frozen=True)
 class Table:
-    """A histogram ready for questions: centres of its bins in ascending order and prefix sums of x^0, x^1, x^2."""
+    """A histogram ready for questions: centres of its bins in ascending order and prefix sums of x^0, x^1, x^2.
+
+    Counts are those of the values seen and, on a side where these are few, of one more that was not (`_with_unseen`);
+    `beyond` tells how far below the smallest and above the largest value that reaches.
+    """
 
     width: float
     centres: np.ndarray
     counts: np.ndarray
+    beyond: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def of(cls, histogram: Histogram) -> Table:
         positive, negative = histogram.positive, histogram.negative
-        used = _used(positive)
-        below = _used(negative) if negative is not None else 1
-        counts = positive[:used]
-        if negative is not None and below > 1:
-            counts = np.concatenate([negative[below - 1 : 0 : -1], counts])
+        counts, above = _with_unseen(positive)
+        under, beneath = _with_unseen(negative) if negative is not None else (counts[:1], 0)
+        used, below = counts.size, under.size
+        counts = np.concatenate([under[:0:-1], counts])
         half = np.sign(np.arange(1 - below, used)) * 0.5
         centres = (np.arange(1 - below, used) + half) * histogram.width
-        return cls(histogram.width, centres, counts.astype(np.float64))
+        return cls(histogram.width, centres, counts, (beneath * histogram.width, above * histogram.width))
 
     @cached_property
     def sums(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -84,6 +94,32 @@ class Table:
         over = (s2[-1] - s2[last]) - 2 * high * (s1[-1] - s1[last]) + high**2 * (s0[-1] - s0[last])
         zeros = self.counts[np.searchsorted(self.centres, 0.0)]
         return under + over + np.maximum(s0[last] - s0[first] - zeros, 0.0) * steps**2 / 12
+
+
+def _with_unseen(counts: np.ndarray) -> tuple[np.ndarray, int]:
+    """Counts of one sign up to the last used bin and, in some bins beyond it, one value that the samples did not hold;
+    also the number of these bins.
+
+    Of as many values again about one lies beyond the largest. Few values (behind a pooling, in a small network)
+    therefore tell too small a range: what is cut off of the next sample weighs more than a step that is a little wider.
+    From FEW values on the best threshold lies inside of what was seen, and nothing is added. The tail beyond is taken
+    as exponential, of the mean excess of the largest values. Such a tail hardly ever puts two values into its last bin;
+    where there are two or more, they are held there (by a Clip, a Sigmoid, grey levels), and nothing lies beyond.
+    """
+    used = _used(counts)
+    seen = counts[:used].astype(np.float64)
+    above = np.cumsum(seen[::-1])[::-1]
+    if seen[-1] != 1 or above[0] >= FEW:
+        return seen, 0
+    wanted = min(TAIL, above[0] / TAIL_SHARE)
+    first = int(np.searchsorted(-above, -wanted, side="right")) - 1  # the last bin with that many from it on
+    excess = float((seen[first:] * np.arange(used - first)).sum() / max(above[first], 1.0))
+    more = min(int(np.ceil(TAIL_REACH * excess)), used)
+    if not more:
+        return seen, 0
+    beyond = np.exp(-np.arange(more + 1) / excess)
+    beyond[-1] = 0.0
+    return np.concatenate([seen, -np.diff(beyond)]), more
 
 
 def _used(counts: np.ndarray) -> int:
@@ -127,16 +163,18 @@ def kl(seen: Observer, qtype: QType, bins: int, most: int) -> tuple[float, str]:
 
 
 def mse_threshold(seen: Observer, qtype: QType) -> float:
-    """Symmetric T of the smallest squared error; of equal ones the largest."""
+    """Symmetric T of the smallest squared error; of equal ones the largest. Where few values were seen it may lie
+    beyond them."""
     table = Table.of(_histogram(seen))
+    limit = max(table.beyond[0] - min(seen.low, 0.0), table.beyond[1] + seen.high)
 
     def errors(thresholds: np.ndarray) -> np.ndarray:
         ones = np.ones(thresholds.size, np.int64)
         return table.errors(thresholds / qtype.qmax, qtype.qmin * ones, qtype.qmax * ones)
 
-    best, tried = seen.largest, _octaves(COARSE_OCTAVES, COARSE_PER_OCTAVE)
+    best, tried = limit, _octaves(COARSE_OCTAVES, COARSE_PER_OCTAVE)
     for _ in range(1 + REFINEMENTS):
-        best = _least(errors, np.minimum(best * tried, seen.largest))
+        best = _least(errors, np.minimum(best * tried, limit))
         tried = _around(tried)
     return best
 
@@ -148,7 +186,7 @@ def mse_range(seen: Observer, qtype: QType) -> tuple[float, float]:
     """
     table = Table.of(_histogram(seen))
     span = qtype.qmax - qtype.qmin
-    full = (min(seen.low, 0.0), max(seen.high, 0.0))
+    full = (min(seen.low, 0.0) - table.beyond[0], max(seen.high, 0.0) + table.beyond[1])
 
     def errors(lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
         steps = (highs - lows) / span
@@ -165,6 +203,14 @@ def mse_range(seen: Observer, qtype: QType) -> tuple[float, float]:
             low = -_least(lambda t: errors(-t, np.full(t.size, high)), np.minimum(-low * tried, -full[0]))  # noqa: B023
         tried = _around(tried)
     return low, high
+
+
+def squared_error(seen: Observer, e: Encoding) -> float:
+    """Sum of (x - x')^2 over what was seen, by its histogram; 0.0 without one."""
+    if seen.histogram is None or seen.largest == 0.0:
+        return 0.0
+    low, high = (np.array([int(code) - int(e.zero_point)], np.int64) for code in (e.low, e.high))
+    return float(Table.of(seen.histogram).errors(np.array([float(e.scale)]), low, high)[0])
 
 
 def _octaves(octaves: int, steps: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import session
 from ptqlab.quantize import layerwise as module
 from ptqlab.quantize.calibrate import calibrate
-from ptqlab.quantize.effects import entries_of, quantized_readers
+from ptqlab.quantize.effects import entries_of, pooled, quantized_readers
 from ptqlab.quantize.layerwise import Search
 from ptqlab.quantize.pieces import Map, piece_model
 from ptqlab.stages.calibration import Threshold, encoding
@@ -111,25 +111,67 @@ def test_entries_and_readers() -> None:
 
 
 def test_rounds() -> None:
-    """Drops after 6, 8, 12, 16, 24 .. samples, and none in an exhaustive run."""
-    assert list(module._rounds(40, False)) == [6, 8, 12, 16, 24, 32, 40]
-    assert list(module._rounds(40, True)) == [40]
-    assert list(module._rounds(4, False)) == [4]
+    """Drops after 3, 4, 6, 8 .. 16, 20 .. 32, 40 .. samples, and none in an exhaustive run."""
+    assert list(module._rounds(41, False)) == [3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 41]
+    assert list(module._rounds(41, True)) == [41]
+    assert list(module._rounds(3, False)) == [3]
+
+
+def agreements(errors: list[float]) -> list[list[Agreement]]:
+    """One output of ones per sample, off by these errors."""
+    made = []
+    for e in errors:
+        a = Agreement()
+        a.add(np.ones(4, np.float32), np.float32(1 + e) * np.ones(4, np.float32), distances=True)
+        made.append([a])
+    return made
 
 
 def test_only_clear_losses_are_dropped() -> None:
-    """A candidate goes when its loss is above the best one's by three standard errors, paired by sample."""
-    def agreements(errors: list[float]) -> list[list[Agreement]]:
-        made = []
-        for e in errors:
-            a = Agreement()
-            a.add(np.ones(4, np.float32), np.float32(1 + e) * np.ones(4, np.float32), distances=True)
-            made.append([a])
-        return made
-
-    even, noisy = [0.1, 0.2, 0.1, 0.2, 0.1, 0.2], [0.3, 0.1, 0.3, 0.0, 0.2, 0.1]
+    """A candidate goes when over all samples it will hardly win: two standard errors of what is still to come."""
+    even, noisy = [0.1, 0.2, 0.1, 0.2, 0.1, 0.2], [0.3, 0.1, 0.3, 0.2, 0.2, 0.2]
     clear = [e + 0.1 for e in even]
     found = {0: agreements(even), 1: agreements(noisy), 2: agreements(clear)}
-    assert module._beaten(found, METRICS["mae"]) == [2]
+    mae, local = METRICS["mae"], [1.0, 1.0, 1.0]
+    assert module._beaten(found, local, 100, mae) == [2]
+    # the fewer samples are to come, the less can change
+    assert module._beaten(found, local, 7, mae) == [1, 2]
     found[1][0][0].abs_diff = float("nan")
-    assert module._beaten(found, METRICS["mae"]) == []
+    assert module._beaten(found, local, 100, mae) == []
+
+
+def test_a_candidate_that_cuts_off_more_wins_late() -> None:
+    """What rounds better by the histogram of all samples is dropped only on three times the evidence."""
+    found = {0: agreements([0.10, 0.11, 0.10, 0.12]), 1: agreements([0.12, 0.13, 0.15, 0.14])}
+    assert module._beaten(found, [1.0, 2.0], 1000, METRICS["mae"]) == [1]
+    assert module._beaten(found, [2.0, 1.0], 1000, METRICS["mae"]) == []
+
+
+def test_equals_are_decided_early() -> None:
+    """Where two differ by less than 3 % of the loss, one of them goes as soon as that is clear."""
+    found = {0: agreements([0.1001, 0.1002, 0.1000]), 1: agreements([0.1002, 0.1000, 0.1001])}
+    assert len(module._beaten(found, [1.0, 1.0], 1000, METRICS["mae"])) == 1
+
+
+@pytest.mark.parametrize("metric", [m for m in METRIC_WORDS if m != "chebyshev"])
+def test_shares_in_the_loss_add_up(metric: str) -> None:
+    """Pseudo values: their mean is the metric over all samples for means, and near to it for ratios."""
+    made = agreements([0.1, 0.2, 0.15, 0.3, 0.25])
+    shares = module._shares_in_loss(made, METRICS[metric])
+    whole = METRICS[metric].score(pooled(made)) * (-1 if METRICS[metric].higher else 1)
+    assert shares.mean() == pytest.approx(whole, rel=1e-6 if metric in ("mse", "mae", "mre") else 0.1)
+
+
+def test_evidence_from_few_samples_weighs_less() -> None:
+    """Student's t for two standard errors: 4.5 from three samples, 2.65 from six, 2 from many (by its table)."""
+    for freedom, wanted in ((2, 4.53), (5, 2.65), (15, 2.18), (1000, 2.0)):
+        assert module._student(freedom) == pytest.approx(wanted, rel=0.04)
+
+
+def test_workers_share_the_slots_of_a_sample() -> None:
+    """With too few samples for all workers each sample's slots are dealt out, every slot once."""
+    racing = dict.fromkeys("abcde", (0, 1))
+    assert module._shares(racing, 1, 1) == module._shares(racing, 2, 8) == [racing]
+    parts = module._shares(racing, 2, 2)
+    assert [sorted(p) for p in parts] == [["a", "c", "e"], ["b", "d"]]
+    assert len(module._shares(racing, 64, 2)) == 4

@@ -31,11 +31,27 @@ def seen(values: np.ndarray, bins: int = 4096) -> Observer:
     return observer
 
 
+def unseen(values: np.ndarray) -> np.ndarray:
+    """What the next value beyond the largest may be on a side of few: 999 quantiles of the exponential tail."""
+    quantiles = -np.log1p(-np.arange(0.5, 999) / 999)
+    tails = []
+    for sign in (1, -1):
+        side = np.sort(sign * values[sign * values > 0])[::-1]
+        if 1 < side.size < thresholds.FEW / 2 and side[0] != side[1]:
+            last = side[: max(1, int(min(64, side.size / 10)))]
+            tails.append(sign * (side[0] + (last - last[-1]).mean() * quantiles))
+    return np.concatenate(tails) if tails else np.zeros(0)
+
+
 def error(values: np.ndarray, threshold: float | tuple[float, float], qtype: QType) -> float:
-    """Mean squared error of the quantized values, computed on them."""
+    """Sum of the squared errors of the values seen and of one more on either side, computed on them."""
     e = symmetric(threshold, qtype) if isinstance(threshold, float) else asymmetric(*threshold, qtype)
-    x = values.astype(np.float32)
-    return float(np.mean((fake_quantize(x, e.scale, e.zero_point, e.low, e.high).astype(np.float64) - x) ** 2))
+
+    def squares(given: np.ndarray) -> float:
+        x = given.astype(np.float32)
+        return float(((fake_quantize(x, e.scale, e.zero_point, e.low, e.high).astype(np.float64) - x) ** 2).sum())
+
+    return squares(values) + squares(unseen(values)) / 999
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -58,25 +74,28 @@ def test_percentile_of_zeros_is_a_range_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("qtype", [QType.INT8, QType.INT16])
+@pytest.mark.parametrize("count", [N + 2, 3000])
 @pytest.mark.parametrize("name", SHAPES)
-def test_mse_threshold_beats_a_grid(name: str, qtype: QType) -> None:
-    """No threshold of a grid of 100 has a squared error more than 0.5 % smaller than the one that was found."""
-    values = SHAPES[name]
+def test_mse_threshold_beats_a_grid(name: str, count: int, qtype: QType) -> None:
+    """No threshold of a grid of 100, up to twice the largest value, has a squared error more than 0.5 % smaller than
+    the one that was found; 15 % of few values in int16, where almost all of it comes from the one beyond."""
+    values = SHAPES[name][-count:]
     found = mse_threshold(seen(values), qtype)
     largest = float(np.abs(values.astype(np.float32)).max())
-    grid = [error(values, float(t), qtype) for t in np.linspace(0.02, 1, 100) * largest]
-    assert 0 < found <= largest
-    assert error(values, found, qtype) <= 1.005 * min(grid)
+    grid = [error(values, float(t), qtype) for t in np.linspace(0.04, 2, 100) * largest]
+    assert 0 < found <= 2 * largest
+    assert error(values, found, qtype) <= (1.15 if count == 3000 and qtype is QType.INT16 else 1.005) * min(grid)
 
 
+@pytest.mark.parametrize("count", [N + 2, 3000])
 @pytest.mark.parametrize("name", SHAPES)
-def test_mse_range_beats_a_grid_of_both_ends(name: str) -> None:
+def test_mse_range_beats_a_grid_of_both_ends(name: str, count: int) -> None:
     """As above with both ends free and the zero point rounded, on a grid of 20 x 20 ranges, within 1 %."""
-    values = SHAPES[name]
+    values = SHAPES[name][-count:]
     found = mse_range(seen(values), QType.INT8)
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
-    assert low <= found[0] <= 0 <= found[1] <= high * (1 + 1e-6)
-    parts = np.linspace(0.05, 1, 20)
+    assert 2 * low <= found[0] <= 0 <= found[1] <= 2 * high
+    parts = np.linspace(0.05, 1.5, 20)
     grid = [error(values, (float(a * low), float(b * high)), QType.INT8) for a in parts for b in parts]
     assert error(values, found, QType.INT8) <= 1.01 * min(grid)
 
@@ -85,6 +104,7 @@ def test_mse_range_beats_a_grid_of_both_ends(name: str) -> None:
 def test_table_errors_are_those_of_the_bins(name: str) -> None:
     """The sum over prefix sums equals the plain sum over bins, each at its centre."""
     table = Table.of(seen(SHAPES[name], 256).histogram)  # type: ignore[arg-type]
+    assert N <= table.counts.sum() <= SHAPES[name].size + 2 + 1e-9
     steps = np.array([2.5, 4.0, 9.3]) * table.width
     got = table.errors(steps, np.full(3, -6), np.full(3, 5))
     for step, value in zip(steps, got, strict=True):
@@ -92,6 +112,27 @@ def test_table_errors_are_those_of_the_bins(name: str) -> None:
         codes = np.clip(np.sign(ratio) * np.floor(np.abs(ratio) + 0.5), -6, 5)
         wanted = float((table.counts * (table.centres - codes * step) ** 2).sum())
         assert value == pytest.approx(wanted, rel=1e-9)
+
+
+def test_few_values_tell_too_small_a_range() -> None:
+    """From 2000 values of a tail the error on 200 000 others is smaller than with the least error on the 2000."""
+    random = np.random.default_rng(5)
+    few, others = random.exponential(size=2000), random.exponential(size=200_000)
+    e = symmetric(mse_threshold(seen(few), QType.INT8), QType.INT8)
+    found = float(((fake_quantize(others, e.scale, 0, e.low, e.high) - others) ** 2).mean())
+    own = []
+    for t in np.linspace(0.5, 1, 50) * few.max():
+        e = symmetric(float(t), QType.INT8)
+        own.append([float(((fake_quantize(x, e.scale, 0, e.low, e.high) - x) ** 2).mean()) for x in (few, others)])
+    assert found < 0.8 * min(own)[1]
+
+
+@pytest.mark.parametrize("top", [6.0, 1.0])
+def test_nothing_lies_beyond_a_bound(top: float) -> None:
+    """Where several values end at the same place (a Clip, grey levels), no threshold lies above it."""
+    values = np.minimum(np.random.default_rng(6).exponential(top, 3000), top)
+    assert mse_threshold(seen(values), QType.INT16) <= top
+    assert mse_range(seen(values), QType.INT16)[1] <= top
 
 
 def test_kl_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
