@@ -20,7 +20,7 @@ LOGIC = ("And", "Or", "Not", "Xor")
 
 
 def float_operands(node: ir.Node, platform: Platform) -> str | None:
-    """The BPU compares float32 tensors that are quantized; integers and bools are compared on the CPU, exactly."""
+    """The BPU compares float32 tensors that are quantized, and int32; others are compared on the CPU, exactly."""
     for value in node.inputs:
         if value is not None and value.dtype != ir.DataType.FLOAT:
             return f"input {value.name} is {value.dtype.name.lower() if value.dtype else 'untyped'}"
@@ -45,6 +45,17 @@ def lower_comparison(ctx: Lowering, node: ir.Node) -> None:
             ratio = float(operand.encoding.scale) / step
         attributes[f"{name}_zero_point"] = zero_point
         inputs |= scaled_by(f"{name}_", np.asarray(ratio))
+    ctx.write_plain(node, node.op_type, inputs, attributes)
+
+
+def lower_int32_comparison(ctx: Lowering, node: ir.Node) -> None:
+    """Tensors of int32 are compared as they are."""
+    inputs: dict[str, ir.Value | np.ndarray] = {}
+    attributes: dict[str, object] = {"to": int(BOOL), "a_zero_point": 0, "b_zero_point": 0}
+    for index, name in enumerate("ab"):
+        constant = ctx.constant(node, index)
+        inputs[name] = ctx.plain(node, index) if constant is None else constant
+        inputs |= scaled_by(f"{name}_", np.asarray(1.0))
     ctx.write_plain(node, node.op_type, inputs, attributes)
 
 

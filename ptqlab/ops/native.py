@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from ptqlab.ops.compare import lower_int32_comparison
+from ptqlab.ops.integer.compare import COMPARISONS
 from ptqlab.ops.rules import constant_shape_operand
 from ptqlab.ops.spec import Engine, Lowering, OpSpec, Role
 
@@ -13,9 +15,9 @@ NOTE = "on int32 tensors of the model: computed as they are, never quantized, no
 
 
 def is_native(node: ir.Node) -> bool:
-    """Whether a node computes on int32 alone; shapes and indices may be of any type."""
-    data = node.inputs if node.op_type in ARITHMETIC else node.inputs[:1]
-    tensors = [*data, *node.outputs]
+    """Whether a node computes on int32 alone; shapes and indices may be of any type, and comparisons give bool."""
+    data = node.inputs[:1] if node.op_type in MOVED else node.inputs
+    tensors = [*data, *(() if node.op_type in COMPARISONS else node.outputs)]
     return node.op_type in NATIVE and all(v is not None and v.dtype == ir.DataType.INT32 for v in tensors)
 
 
@@ -26,6 +28,8 @@ def lower_native(ctx: Lowering, node: ir.Node) -> None:
 NATIVE: dict[str, OpSpec] = {
     **{op: OpSpec(op, Role.ACTIVE, Engine.VAE, features=(), lower=lower_native, plain_output=True, native=True,
                   source="documented", note=NOTE) for op in ARITHMETIC},
+    **{op: OpSpec(op, Role.ACTIVE, Engine.VAE, features=(), lower=lower_int32_comparison, plain_output=True,
+                  native=True, source="documented", note=NOTE) for op in COMPARISONS},
     **{op: OpSpec(op, Role.ACTIVE, Engine.TRANS, features=(), rules=(constant_shape_operand,), lower=lower_native,
                   plain_output=True, native=True, source="documented", note=NOTE) for op in MOVED},
 }

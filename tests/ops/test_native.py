@@ -10,6 +10,8 @@ from lowered import Lowered, lowered
 from models import init, ints, model, node, random, value
 from small import QUICK
 
+from ptqlab.ops.integer import INTEGER_OPS
+from ptqlab.ops.integer.compare import COMPARISONS
 from ptqlab.ops.integer.movers import STANDARD
 from ptqlab.ops.native import NATIVE
 from ptqlab.placement import Ask
@@ -87,6 +89,26 @@ def test_moves_with_indices(op: str) -> None:
     assert made.plan.nodes["op"].on_bpu and np.array_equal(made.outputs["y"], made.floats["y"])
 
 
+@QUICK
+@given(st.sampled_from(sorted(COMPARISONS)), st.booleans(),
+       st.lists(st.integers(-(2**31), 2**31 - 1), min_size=4, max_size=4))
+def test_comparisons_of_int32(op: str, constant: bool, numbers: list[int]) -> None:
+    """On the BPU between any int32 numbers, computed or constant; logic and a Cast to float behind it as well."""
+    a, b = np.array(numbers, np.int32), np.array([numbers[0], *numbers[:0:-1]], np.int32)
+    nodes = [node(op, ["a", "b"], "c", "compare"), node("Not", ["c"], "n", "turn"),
+             node("Cast", ["n"], "f", "cast", to=1), node("MatMul", ["f", "w"], "y", "product")]  # fmt: skip
+    infos, inits, feeds = [value("a", [1, 4], INT32)], [init("w", random(4, 3))], {"a": a[None]}
+    if constant:
+        inits.append(init("b", b[None]))
+    else:
+        infos.append(value("b", [1, 4], INT32))
+        feeds["b"] = b[None]
+    made = lowered(model(nodes, infos, [value("y", None)], inits), feeds)
+    assert all(made.plan.nodes[n].on_bpu for n in ("compare", "turn", "cast"))
+    assert made.plan.nodes["compare"].rule == "native-integers"
+    assert np.allclose(made.outputs["y"], made.floats["y"], atol=0.05)
+
+
 def test_every_native_operator_has_a_kernel() -> None:
-    """The table and the reference executor know the same ones."""
-    assert set(NATIVE) <= set(STANDARD)
+    """The table and the reference executor know the same ones; comparisons have integer operators of their own."""
+    assert set(NATIVE) - set(COMPARISONS) <= set(STANDARD) and set(COMPARISONS) <= set(INTEGER_OPS)
