@@ -4,7 +4,9 @@ What does not depend on the quant_config - the optimized graph, float outputs, s
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +37,7 @@ class Candidate:
     """A model under one quant_config.
 
     outputs     agreement of each output of the calibrated model with the float model, over the scoring samples
-    latency_us  estimate of the BPU part
+    latency_us  estimate of the BPU part;  judged: mean of the user's own measure over them, None without one
     """
 
     quant: QuantConfig
@@ -44,6 +46,7 @@ class Candidate:
     calibrated: CalibratedModel
     outputs: tuple[Agreement, ...]
     latency_us: float
+    judged: float | None = None
 
     @property
     def cosine(self) -> float:
@@ -60,11 +63,17 @@ class Workbench:
     """Graph, samples and float outputs of a configuration.
 
     config    bound to the inputs of the model;  samples: all calibration samples, random numbers where there are none
-    scored    how many of them candidates are scored on
+    scored    those that candidates are scored on
+    judge     the user's own measure, (outputs by name, number of the sample) -> number; None: there is none
     """
 
-    def __init__(self, config: Config, scored: int, watch: Watch) -> None:
-        """Raises PtqError with every problem of an input, as compiling does."""
+    def __init__(self, config: Config, scored: int, watch: Watch, *, scoring: Any = None,
+                 judge: Callable[[Mapping[str, np.ndarray], int], float] | None = None) -> None:
+        """`scored`: how many samples candidates are scored on, of the calibration samples or of those in `scoring`.
+
+        Raises PtqError with every problem of an input, as compiling does.
+        """
+        self.judge = judge
         model = config.model
         graph = load(model.onnx_model, config.input_shapes, output_nodes=model.output_nodes)
         inputs = {str(v.name): (graph.shape(str(v.name)), str(graph.dtype(str(v.name)))) for v in graph.inputs}
@@ -76,7 +85,8 @@ class Workbench:
             random_samples(arrays, 1) if calibration.data is None
             else load_samples(calibration.data, arrays, watch, calibration.raw_types)
         )
-        self.scored = self.samples.first(scored)
+        others = self.samples if scoring is None else load_samples(scoring, arrays, watch, calibration.raw_types)
+        self.scored = others.first(min(scored, len(others)))
         self.output_names = tuple(str(v.name) for v in self.graph.outputs)
         runner = session(self.graph.model)
         self.truth = [runner.run(None, sample) for sample in self.scored]
@@ -106,10 +116,15 @@ class Workbench:
         calibrated = calibrated_model(self.graph, plan, encodings)
         runner = session(with_folded_weights(calibrated, encodings))
         outputs = tuple(Agreement() for _ in self.output_names)
-        for sample, truth in zip(self.scored, self.truth, strict=True):
-            for total, a, b in zip(outputs, truth, runner.run(None, sample), strict=True):
+        judged = []
+        for number, (sample, truth) in enumerate(zip(self.scored, self.truth, strict=True)):
+            got = runner.run(None, sample)
+            for total, a, b in zip(outputs, truth, got, strict=True):
                 total.add(a, b, distances=True)
-        return Candidate(quant, plan, encodings, calibrated, outputs, self.estimate(plan).latency_us)
+            if self.judge is not None:
+                judged.append(float(self.judge(dict(zip(self.output_names, got, strict=True)), number)))
+        return Candidate(quant, plan, encodings, calibrated, outputs, self.estimate(plan).latency_us,
+                         float(np.mean(judged)) if judged else None)
 
     def estimate(self, plan: Plan) -> perf.Estimate:
         """The static estimate of a plan, as a compile run makes it."""
