@@ -76,7 +76,7 @@ def without_effect(plan: Plan, asks: Asks) -> list[Finding]:
             findings.append(
                 Finding("PTQ402", f"{name}: asked for {ask.qtype}, given {node.granted}. {node.reason}", (name,))
             )
-        elif all(t is None for t in node.inputs) or node.reason.startswith("BPU: moves data"):
+        elif ask.on != "CPU" and (all(t is None for t in node.inputs) or node.reason.startswith("BPU: moves data")):
             findings.append(
                 Finding(
                     "PTQ401",

@@ -22,11 +22,13 @@ from ptqlab.events import Watch
 from ptqlab.perf import Estimate
 from ptqlab.pipeline import requests
 from ptqlab.pipeline.presets import with_preset
+from ptqlab.pipeline.subgraphs import memberships
 from ptqlab.pipeline.workbench import Workbench
 from ptqlab.placement import Asks
 from ptqlab.platforms import platform
 from ptqlab.quantize.lower import SOURCE, lower
 from ptqlab.quantize.pieces import Map
+from ptqlab.quantize.recipe import Recipe
 from ptqlab.simulate.memo import Memo, MemoExecutor
 from ptqlab.stages.plan import Plan
 from ptqlab.stages.quantized import QuantizedModel
@@ -39,13 +41,18 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Placed:
-    """A quant_config placed: what is asked and granted, what there is to say of it, and the estimated speed."""
+    """A quant_config placed: what is asked and granted, what calibration is asked, and the estimated speed.
+
+    findings  what there is to say of it;  held: node -> subgraph_config entries that hold it
+    """
 
     quant: QuantConfig
     config: Config
     asks: Asks
     plan: Plan
+    recipe: Recipe
     findings: tuple[Finding, ...]
+    held: Mapping[str, list[str]]
     estimate: Estimate
 
 
@@ -101,8 +108,10 @@ class WhatIf:
     def placed(self, quant: QuantConfig) -> Placed:
         """Where everything goes under a quant_config. PtqError for names of nodes that are none."""
         config, asks, plan, told = self.bench.placed(quant)
-        findings = (*told, *requests.without_effect(plan, asks))
-        return Placed(quant, edited(config, quant), asks, plan, findings, self.bench.estimate(plan))
+        recipe = requests.make_recipe(self.graph, plan, config)
+        findings = (*told, *requests.without_effect(plan, asks), *recipe.findings)
+        held = memberships(self.graph, quant)
+        return Placed(quant, edited(config, quant), asks, plan, recipe, findings, held, self.bench.estimate(plan))
 
     def outcome(self, placed: Placed, watch: Watch | None = None) -> Outcome:
         """How near the outputs of the integer model come. Interrupted when the watch is stopped.

@@ -127,14 +127,14 @@ def slot_readers(graph: FloatGraph, plan: Plan) -> dict[str, dict[str, QType]]:
             continue
         for value, qtype in zip(node.inputs, decided.inputs, strict=True):
             held = plan.tensors.get(str(value.name)) if value is not None else None
-            if held is None or qtype is None or _inside(graph, plan, name, held.name):
+            if held is None or qtype is None or made_inside(graph, plan, name, held.name):
                 continue
             mine = readers.setdefault(held.slot, {})
             mine[name] = min(mine.get(name, qtype), qtype, key=lambda t: t.bits)
     return readers
 
 
-def _inside(graph: FloatGraph, plan: Plan, node: str, tensor: str) -> bool:
+def made_inside(graph: FloatGraph, plan: Plan, node: str, tensor: str) -> bool:
     """Whether a tensor is made by the node's own group: then no code is read."""
     producer = graph.producer(tensor)
     return producer is not None and str(producer.name) in plan.group_of(node).members
