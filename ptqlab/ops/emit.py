@@ -9,6 +9,7 @@ every accumulation is checked against them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ class Emitter:
         """A float attribute of the operator as a float32 scalar tensor."""
         raise NotImplementedError
 
-    def codes(self, name: str) -> ir.Value:
-        """An integer input as float32."""
+    def codes(self, name: str, to: ir.DataType = FLOAT) -> ir.Value:
+        """An integer input as whole numbers in float32, or in float64 for DOUBLE."""
         raise NotImplementedError
 
     def saturate(self, value: ir.Value) -> ir.Value:
@@ -123,28 +124,49 @@ class FunctionEmitter(Emitter):
     def real(self, name: str) -> ir.Value:
         return self.op("Constant", value_float=Reference(name))
 
-    def codes(self, name: str) -> ir.Value:
-        return self.cast(self.inputs[name], FLOAT)
+    def codes(self, name: str, to: ir.DataType = FLOAT) -> ir.Value:
+        return self.cast(self.inputs[name], to)
 
     def store(self, value: ir.Value) -> ir.Value:
         return self.cast(value, Reference("to"))
 
 
+@dataclass(frozen=True)
+class Operand:
+    """What the fast path knows of a computed input.
+
+    value        its codes as float32, or itself where it is no tensor of codes
+    wide         gives its codes as float64
+    low, high    bounds of its codes
+    """
+
+    value: ir.Value
+    wide: Callable[[], ir.Value]
+    low: int
+    high: int
+    shape: tuple[int, ...]
+
+
 class FastEmitter(Emitter):
-    """Writes into the one graph of the fast path: float32 carries the integers."""
+    """Writes into the one graph of the fast path: float32 carries the integers, float64 where they are read as such.
+
+    unclipped  result of a `saturate` -> the float64 whole numbers that it clamped, for readers that want float64
+    """
 
     fast = True
 
     def __init__(
         self,
-        inputs: Mapping[str, ir.Value],
+        operands: Mapping[str, Operand],
         attributes: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray],
         constant: Callable[[np.ndarray], ir.Value],
     ) -> None:
-        super().__init__(inputs, attributes)
+        super().__init__({name: operand.value for name, operand in operands.items()}, attributes)
+        self.operands = operands
         self.arrays = arrays
         self._constant = constant
+        self.unclipped: dict[ir.Value, ir.Value] = {}
 
     def input(self, name: str) -> ir.Value:
         return self.const(self.arrays[name]) if name in self.arrays else self.inputs[name]
@@ -161,10 +183,22 @@ class FastEmitter(Emitter):
     def real(self, name: str) -> ir.Value:
         return self.const(np.float32(self.attributes[name]))
 
-    def codes(self, name: str) -> ir.Value:
+    def codes(self, name: str, to: ir.DataType = FLOAT) -> ir.Value:
         if name in self.arrays:
-            return self.const(self.arrays[name].astype(np.float32))
-        return self.inputs[name]
+            return self.const(self.arrays[name].astype(to.numpy()))
+        return self.operands[name].wide() if to == DOUBLE else self.inputs[name]
+
+    def saturate(self, value: ir.Value) -> ir.Value:
+        result = super().saturate(value)
+        self.unclipped[result] = value
+        return result
+
+    def saturate_floored(self, value: ir.Value) -> ir.Value:
+        """saturate(floor(value)) for |value| < 2^31 and low >= 0: the cast truncates, what is below 0 is clamped."""
+        clipped = self.op("Clip", self.cast(self.cast(value, INT32), FLOAT), self.integer("low", FLOAT),
+                          self.integer("high", FLOAT))
+        self.unclipped[clipped] = self.op("Floor", value)
+        return clipped
 
     def store(self, value: ir.Value) -> ir.Value:
         return value
@@ -172,9 +206,21 @@ class FastEmitter(Emitter):
     def known(self, name: str) -> np.ndarray | None:
         return self.arrays.get(name)
 
-    def ratio(self, multiplier: str, shift: str, guard: int = 0) -> ir.Value:
+    def span(self, name: str, zero_point: int) -> tuple[int, int]:
+        """Smallest and largest x - zero_point that an input can have; 0, which padding stands for, included."""
+        if name in self.arrays:
+            low, high = int(self.arrays[name].min(initial=0)), int(self.arrays[name].max(initial=0))
+        else:
+            low, high = self.operands[name].low, self.operands[name].high
+        return min(low - zero_point, 0), max(high - zero_point, 0)
+
+    def factor(self, multiplier: str, shift: str, guard: int = 0) -> np.ndarray:
+        """m * 2^-(s - guard), float64."""
         m, s = self.arrays[multiplier], self.arrays[shift]
-        return self.const(np.ldexp(m.astype(np.float64), guard - s.astype(np.int64)))
+        return np.ldexp(m.astype(np.float64), guard - s.astype(np.int64))
+
+    def ratio(self, multiplier: str, shift: str, guard: int = 0) -> ir.Value:
+        return self.const(self.factor(multiplier, shift, guard))
 
 
 def function_body(

@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.ops.emit import DOUBLE, Emitter
-from ptqlab.ops.integer.accumulate import accumulate8, accumulate16, accumulate_dual, with_bias
+from ptqlab.ops.emit import DOUBLE, Emitter, FastEmitter
+from ptqlab.ops.integer.accumulate import accumulate as accumulator
+from ptqlab.ops.integer.accumulate import with_bias
+from ptqlab.ops.integer.exact import Accumulator, Kernel, MatrixProduct, plus
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -56,25 +59,49 @@ def _geometry(e: Emitter) -> dict[str, Any]:
     return {name: e.attr(name) for name in ("strides", "pads", "dilations", "group")}
 
 
-def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[ir.Value]:
-    w = e.const(weight.astype(np.float32))
-    return [e.op("Conv", x, w, **_geometry(e)) for x in features]
+def _product(e: Emitter, x: ir.Value, weight: np.ndarray, channels: np.ndarray | None) -> ir.Value:
+    geometry = _geometry(e)
+    if channels is not None:
+        weight = weight[channels]
+        if geometry["group"] != 1:
+            geometry["group"] = len(channels)
+            x = e.op("Gather", x, e.const(channels), axis=1)
+    return e.op("Conv", x, e.const(weight.astype(np.float32)), **geometry)
+
+
+def _divisible(e: FastEmitter) -> bool:
+    group = e.attributes["group"]
+    return group == 1 or group == e.arrays["weight"].shape[0] == e.operands["x"].shape[1]
 
 
 def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_zero: ir.Value) -> ir.Value:
     return e.op("ConvInteger", x, w, x_zero, w_zero, **_geometry(e))
 
 
-def _acc8(e: Emitter) -> ir.Value:
-    return accumulate8(e, _product, _integer_product, 0)
+def _matrix(e: FastEmitter) -> MatrixProduct | None:
+    """A convolution with a kernel of one element is weight [O, C] @ x [N, C, positions]."""
+    a, shape = e.attributes, e.operands["x"].shape
+    outputs, inputs, *kernel = e.arrays["weight"].shape
+    if a["group"] != 1 or set(kernel) != {1} or any(a["pads"]) or set(a["strides"]) != {1}:
+        return None
+
+    def product(weights: np.ndarray, offset: np.ndarray) -> ir.Value:
+        matrix = weights.reshape(outputs, inputs)
+        rows = e.op("Reshape", e.codes("x", DOUBLE), e.const(np.array([shape[0], inputs, -1], np.int64)))
+        widens = inputs < outputs and bool(offset.any())
+        if widens:
+            # a row of ones below the few channels that come in costs less than an addition to the many that go out
+            ones = np.ones((shape[0], 1, math.prod(shape[2:])))
+            rows = e.op("Concat", rows, e.const(ones), axis=1)
+            matrix = np.concatenate([matrix, np.broadcast_to(offset.reshape(-1, 1), (outputs, 1))], axis=1)
+        made = e.op("MatMul", e.const(matrix), rows)
+        made = e.op("Reshape", made, e.const(np.array([shape[0], outputs, *shape[2:]], np.int64)))
+        return made if widens else plus(e, made, offset)
+
+    return product
 
 
-def _acc16(e: Emitter) -> ir.Value:
-    return accumulate16(e, _product, _integer_product, 0)
-
-
-def _acc_dual(e: Emitter) -> ir.Value:
-    return accumulate_dual(e, _product, _integer_product, 0)
+KERNEL = Kernel(0, _product, _integer_product, _matrix, _divisible)
 
 
 def conv(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias: np.ndarray, multiplier: np.ndarray,
@@ -94,8 +121,8 @@ def conv_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bias:
     return saturate32(accumulate(attrs, x, weight, bias))
 
 
-def emit_residual(e: Emitter, acc: ir.Value) -> ir.Value:
-    other = e.op("Sub", e.cast(e.codes("residual"), DOUBLE), e.integer("residual_zero_point", DOUBLE))
+def emit_residual(e: Emitter, acc: Accumulator | ir.Value) -> ir.Value:
+    other = e.op("Sub", e.codes("residual", DOUBLE), e.integer("residual_zero_point", DOUBLE))
     return emit_requantize_sum(e, (acc, "multiplier", "shift"), (other, "residual_multiplier", "residual_shift"))
 
 
@@ -106,7 +133,10 @@ EQUATION = "acc = bias + sum (x - x_zp) * w;  "
 DUAL_EQUATION = "acc = bias + ((sum (x - x_zp) * w + 2^7) >> 8);  "
 
 
-def _variants(prefix: str, acc: Any, equation: str = EQUATION) -> tuple[IntegerOp, ...]:
+def _variants(prefix: str, bits: tuple[int, int], equation: str = EQUATION) -> tuple[IntegerOp, ...]:
+    def acc(e: Emitter) -> Accumulator | ir.Value:
+        return accumulator(e, KERNEL, bits)
+
     return (
         IntegerOp(f"{prefix}Conv", SCALED, GEOMETRY | OUTPUT_ATTRIBUTES, conv, lambda e: emit_requantize(e, acc(e)),
                   equation + "y = clamp(y_zp + rescale(acc, m, s))"),
@@ -120,5 +150,5 @@ def _variants(prefix: str, acc: Any, equation: str = EQUATION) -> tuple[IntegerO
 
 
 CONV_OPS = (
-    *_variants("Int8", _acc8), *_variants("Int16", _acc16), *_variants("DualInt16", _acc_dual, DUAL_EQUATION),
+    *_variants("Int8", (8, 8)), *_variants("Int16", (16, 8)), *_variants("DualInt16", (16, 16), DUAL_EQUATION),
 )

@@ -28,7 +28,7 @@ def _emit_minus(e: Emitter, name: str) -> ir.Value:
     zero_point = f"{name}_zero_point"
     if e.fast and not e.attributes[zero_point]:
         return e.codes(name)
-    return e.op("Sub", e.cast(e.codes(name), DOUBLE), e.integer(zero_point, DOUBLE))
+    return e.op("Sub", e.codes(name, DOUBLE), e.integer(zero_point, DOUBLE))
 
 
 def rescale_codes(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndarray:

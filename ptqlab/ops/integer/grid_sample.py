@@ -41,7 +41,7 @@ def _weighted(attrs: Mapping[str, Any], x: np.ndarray, index: np.ndarray, weight
 
 def _emit_weighted(e: Emitter, index: ir.Value, weight: ir.Value) -> ir.Value:
     """`index` int64 and `weight` float64, [N, H', W', K]."""
-    x = e.op("Sub", e.cast(e.codes("x"), DOUBLE), e.integer("x_zero_point", DOUBLE))
+    x = e.op("Sub", e.codes("x", DOUBLE), e.integer("x_zero_point", DOUBLE))
     pixels = e.op("Transpose", e.op("Reshape", x, e.const(np.array([0, 0, -1], np.int64))), perm=[0, 2, 1])
     last = e.const(np.array([-1], np.int64))
     chosen = e.op("GatherND", pixels, e.op("Unsqueeze", index, last), batch_dims=1)
@@ -115,7 +115,7 @@ def _computed_grid(fold: Fold) -> Callable[..., np.ndarray]:
 
 def _emit_computed(fold: Callable[[Emitter, ir.Value, ir.Value], ir.Value]) -> Callable[[Emitter], ir.Value]:
     def emit(e: Emitter) -> ir.Value:
-        grid = e.op("Sub", e.cast(e.codes("grid"), DOUBLE), e.integer("grid_zero_point", DOUBLE))
+        grid = e.op("Sub", e.codes("grid", DOUBLE), e.integer("grid_zero_point", DOUBLE))
         one, half, step = e.const(np.float64(ONE)), e.const(np.float64(0.5)), e.integer("step", DOUBLE)
         taps: dict[str, list[tuple[ir.Value, ir.Value]]] = {}
         for axis, part, size in AXES:

@@ -48,7 +48,7 @@ def convert_colour(attrs: Mapping[str, Any], x: np.ndarray, matrix: np.ndarray, 
 
 
 def _emit_colour(e: Emitter) -> ir.Value:
-    centred = e.op("Sub", e.cast(e.codes("x"), DOUBLE), e.cast(e.input("offset"), DOUBLE))
+    centred = e.op("Sub", e.codes("x", DOUBLE), e.cast(e.input("offset"), DOUBLE))
     acc = e.op("MatMul", centred, e.cast(e.input("matrix"), DOUBLE))
     rounded = e.op("Floor", e.op("Add", e.op("Mul", acc, e.const(np.float64(2.0**-16))), e.const(np.float64(0.5))))
     return e.store(e.op("Clip", e.cast(rounded, FLOAT), e.const(np.float32(0)), e.const(np.float32(255))))

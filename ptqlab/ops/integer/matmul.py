@@ -1,15 +1,18 @@
 """Integer matrix multiplication with a constant right operand (MatMul and Gemm): the TAE's other shape."""
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.ops.emit import Emitter
-from ptqlab.ops.integer.accumulate import accumulate8, accumulate16, accumulate_dual, with_bias
+from ptqlab.ops.emit import DOUBLE, Emitter, FastEmitter
+from ptqlab.ops.integer.accumulate import accumulate as accumulator
+from ptqlab.ops.integer.accumulate import with_bias
 from ptqlab.ops.integer.conv import RESIDUAL, SCALED, WEIGHTS, emit_residual
+from ptqlab.ops.integer.exact import Accumulator, Kernel, MatrixProduct, plus
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -21,6 +24,8 @@ from ptqlab.ops.integer.scaling import (
 from ptqlab.ops.integer.spec import INT, IntegerOp
 
 ATTRIBUTES = {"x_zero_point": INT}
+# weights of so many elements leave the cache between two uses, and so few rows use each of them too seldom to matter
+FEW_ROWS, LARGE = 4, 1 << 17
 EQUATION = "acc[..,n] = bias[n] + sum over k of (x[..,k] - x_zp) * w[k,n];  "
 DUAL_EQUATION = "acc[..,n] = bias[n] + ((sum over k of (x[..,k] - x_zp) * w[k,n] + 2^7) >> 8);  "
 
@@ -51,28 +56,29 @@ def matmul_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray, bia
     return saturate32(accumulate(attrs, x, weight, bias))
 
 
-def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[ir.Value]:
-    w = e.const(weight.astype(np.float32))
-    return [e.op("MatMul", x, w) for x in features]
+def _product(e: Emitter, x: ir.Value, weight: np.ndarray, channels: np.ndarray | None) -> ir.Value:
+    return e.op("MatMul", x, e.const(weight.astype(np.float32)))
 
 
 def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_zero: ir.Value) -> ir.Value:
     return e.op("MatMulInteger", x, w, x_zero, w_zero)
 
 
-def _acc8(e: Emitter) -> ir.Value:
-    return accumulate8(e, _product, _integer_product, -1)
+def _matrix(e: FastEmitter) -> MatrixProduct:
+    return lambda weights, offset: plus(e, e.op("MatMul", e.codes("x", DOUBLE), e.const(weights)), offset)
 
 
-def _acc16(e: Emitter) -> ir.Value:
-    return accumulate16(e, _product, _integer_product, -1)
+def _few_rows(e: FastEmitter) -> bool:
+    return math.prod(e.operands["x"].shape[:-1]) <= FEW_ROWS and e.arrays["weight"].size >= LARGE
 
 
-def _acc_dual(e: Emitter) -> ir.Value:
-    return accumulate_dual(e, _product, _integer_product, -1)
+KERNEL = Kernel(-1, _product, _integer_product, _matrix, few_rows=_few_rows)
 
 
-def _variants(prefix: str, acc: Any, equation: str = EQUATION) -> tuple[IntegerOp, ...]:
+def _variants(prefix: str, bits: tuple[int, int], equation: str = EQUATION) -> tuple[IntegerOp, ...]:
+    def acc(e: Emitter) -> Accumulator | ir.Value:
+        return accumulator(e, KERNEL, bits)
+
     return (
         IntegerOp(f"{prefix}MatMul", SCALED, ATTRIBUTES | OUTPUT_ATTRIBUTES, matmul,
                   lambda e: emit_requantize(e, acc(e)), equation + "y = clamp(y_zp + rescale(acc, m, s))"),
@@ -85,5 +91,5 @@ def _variants(prefix: str, acc: Any, equation: str = EQUATION) -> tuple[IntegerO
 
 
 MATMUL_OPS = (
-    *_variants("Int8", _acc8), *_variants("Int16", _acc16), *_variants("DualInt16", _acc_dual, DUAL_EQUATION),
+    *_variants("Int8", (8, 8)), *_variants("Int16", (16, 8)), *_variants("DualInt16", (16, 16), DUAL_EQUATION),
 )

@@ -118,7 +118,7 @@ def _emit_divided(e: Emitter, c: ir.Value, u: ir.Value, bits: int) -> ir.Value:
 def _emit_normalize(e: Emitter) -> ir.Value:
     one = e.const(_vector(1))
     count = e.op("Reshape", e.integer("count", INT64), one)
-    x = e.cast(e.codes("x"), DOUBLE)
+    x = e.codes("x", DOUBLE)
     rows = e.op("Reshape", x, e.op("Concat", e.const(_vector(-1)), count, axis=0))
     total = e.op("ReduceSum", rows, one, keepdims=1)
     squares = e.cast(e.op("ReduceSumSquare", rows, one, keepdims=1), INT64)

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.ops.emit import DOUBLE, FLOAT, INT32, UINT8, Emitter
-from ptqlab.ops.integer.accumulate import EXACT_FLOAT32, code_span, drop_bits
+from ptqlab.ops.emit import DOUBLE, FLOAT, INT32, UINT8, Emitter, FastEmitter
+from ptqlab.ops.integer.accumulate import drop_bits
 from ptqlab.ops.integer.conv import emit_residual
+from ptqlab.ops.integer.exact import EXACT_FLOAT32
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -57,8 +58,8 @@ def product_tail(attrs: Mapping[str, Any], a: np.ndarray, b: np.ndarray) -> np.n
 
 def _centred(e: Emitter, name: str, to: ir.DataType) -> ir.Value:
     if e.fast and not e.attributes[f"{name}_zero_point"]:
-        return e.cast(e.codes(name), to) if to != FLOAT else e.codes(name)
-    return e.op("Sub", e.cast(e.codes(name), to), e.integer(f"{name}_zero_point", to))
+        return e.codes(name, to)
+    return e.op("Sub", e.codes(name, to), e.integer(f"{name}_zero_point", to))
 
 
 def _bytes(e: Emitter, name: str) -> tuple[ir.Value, ir.Value]:
@@ -68,9 +69,9 @@ def _bytes(e: Emitter, name: str) -> tuple[ir.Value, ir.Value]:
 
 
 def _accumulate8(e: Emitter) -> ir.Value:
-    if e.fast:
-        spans = [code_span(8, e.attributes[f"{name}_zero_point"]) for name in ("a", "b")]
-        if e.attributes["length"] * spans[0] * spans[1] < EXACT_FLOAT32:
+    if isinstance(e, FastEmitter):
+        largest = [max(map(abs, e.span(name, e.attributes[f"{name}_zero_point"]))) for name in ("a", "b")]
+        if e.attributes["length"] * largest[0] * largest[1] < EXACT_FLOAT32:
             return e.op("MatMul", _centred(e, "a", FLOAT), _centred(e, "b", FLOAT))
     (a, a_zero), (b, b_zero) = _bytes(e, "a"), _bytes(e, "b")
     return e.op("MatMulInteger", a, b, a_zero, b_zero)

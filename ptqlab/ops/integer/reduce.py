@@ -66,7 +66,7 @@ def cumulative(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarray, 
 
 
 def _emit_cumulative(e: Emitter) -> ir.Value:
-    centred = e.op("Sub", e.cast(e.codes("x"), DOUBLE), e.integer("x_zero_point", DOUBLE))
+    centred = e.op("Sub", e.codes("x", DOUBLE), e.integer("x_zero_point", DOUBLE))
     total = e.op("CumSum", centred, e.integer("axis", INT64), exclusive=e.attr("exclusive"), reverse=e.attr("reverse"))
     return emit_requantize(e, total)
 

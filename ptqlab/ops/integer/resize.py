@@ -40,7 +40,7 @@ def resize(attrs: Mapping[str, Any], x: np.ndarray, rows: np.ndarray, columns: n
 
 
 def _emit_resize(e: Emitter) -> ir.Value:
-    x = e.op("Sub", e.cast(e.codes("x"), DOUBLE), e.integer("x_zero_point", DOUBLE))
+    x = e.op("Sub", e.codes("x", DOUBLE), e.integer("x_zero_point", DOUBLE))
     along = _emit_sum(e, x, "columns", -1)
     scaled = e.op("Mul", along, e.const(np.float64(2.0**-DROPPED)))
     kept = e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5))))

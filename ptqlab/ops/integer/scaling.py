@@ -14,9 +14,12 @@ import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
 from ptqlab.arith.requantize import GUARD_BITS, clamp, rescale
-from ptqlab.ops.emit import DOUBLE, INT32, Emitter
+from ptqlab.ops.emit import DOUBLE, INT32, Emitter, FastEmitter
+from ptqlab.ops.integer.exact import Accumulator
 from ptqlab.ops.integer.spec import INT, output_dtype
 
+# whole numbers that float64 holds
+EXACT_BITS = 53
 OUTPUT_ATTRIBUTES = {"y_zero_point": INT, "low": INT, "high": INT, "to": INT}
 
 
@@ -26,10 +29,29 @@ def requantize(attrs: Mapping[str, Any], acc: np.ndarray, multiplier: np.ndarray
     return clamp(codes, attrs["low"], attrs["high"], output_dtype(attrs))
 
 
-def emit_requantize(e: Emitter, acc: ir.Value, ratio: ir.Value | None = None) -> ir.Value:
+def emit_requantize(e: Emitter, acc: Accumulator | ir.Value, ratio: ir.Value | None = None) -> ir.Value:
     """`ratio`: m * 2^-s where it is not simply that of the inputs "multiplier" and "shift"."""
+    if isinstance(acc, Accumulator):
+        assert isinstance(e, FastEmitter) and ratio is None
+        zero_point = e.attributes["y_zero_point"]
+        scaled, added, largest = _scaled(e, acc, ("multiplier", "shift", 0), zero_point)
+        if added == zero_point and e.attributes["low"] >= 0 and largest < 2.0**31:
+            return e.saturate_floored(scaled)
+        codes = e.op("Floor", scaled)
+        return e.saturate(codes if added == zero_point else e.op("Add", codes, e.integer("y_zero_point", DOUBLE)))
     scaled = e.op("Mul", e.cast(acc, DOUBLE), e.ratio("multiplier", "shift") if ratio is None else ratio)
     return _round_and_saturate(e, scaled)
+
+
+def _scaled(e: FastEmitter, acc: Accumulator, ratio: tuple[str, str, int],
+            offset: int) -> tuple[ir.Value, int, float]:
+    """acc * m * 2^-s + 1/2 + offset as float64, the offset (0 where float64 would not hold the sum), a bound of it."""
+    multiplier, shift, guard = ratio
+    factor = e.factor(multiplier, shift, guard)
+    largest = acc.bound * np.abs(factor) + abs(offset) + 1
+    fraction = np.maximum(e.arrays[shift].astype(np.int64) - guard, 1)
+    kept = offset if np.ldexp(largest, fraction).max(initial=0.0) < 2.0**EXACT_BITS else 0
+    return acc.scaled(factor, 0.5 + kept), kept, float(largest.max(initial=0.0))
 
 
 def requantize_sum(attrs: Mapping[str, Any], *operands: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
@@ -39,25 +61,31 @@ def requantize_sum(attrs: Mapping[str, Any], *operands: tuple[np.ndarray, np.nda
     return clamp(attrs["y_zero_point"] + rounded, attrs["low"], attrs["high"], output_dtype(attrs))
 
 
-def emit_requantize_sum(e: Emitter, *operands: tuple[ir.Value, str, str]) -> ir.Value:
-    terms = [
-        e.op("Floor", e.op("Add", e.op("Mul", e.cast(v, DOUBLE), e.ratio(m, s, GUARD_BITS)), e.const(np.float64(0.5))))
-        for v, m, s in operands
-    ]
-    return emit_guarded(e, terms)
+def emit_requantize_sum(e: Emitter, *operands: tuple[Accumulator | ir.Value, str, str]) -> ir.Value:
+    terms, half = [], 0
+    for value, m, s in operands:
+        if isinstance(value, Accumulator):
+            assert isinstance(e, FastEmitter)
+            # the half of the last rounding may come in here: it is a whole number of guarded steps
+            scaled, half, _ = _scaled(e, value, (m, s, GUARD_BITS), 1 << (GUARD_BITS - 1))
+        else:
+            product = e.op("Mul", e.cast(value, DOUBLE), e.ratio(m, s, GUARD_BITS))
+            scaled = e.op("Add", product, e.const(np.float64(0.5)))
+        terms.append(e.op("Floor", scaled))
+    return emit_guarded(e, terms, rounded=half > 0)
 
 
-def emit_guarded(e: Emitter, terms: list[ir.Value]) -> ir.Value:
-    """Sum of float64 terms with GUARD_BITS fractional bits to the output code."""
+def emit_guarded(e: Emitter, terms: list[ir.Value], *, rounded: bool = False) -> ir.Value:
+    """Sum of float64 terms with GUARD_BITS fractional bits to the code; `rounded`: one holds the half already."""
     total = terms[0]
     for term in terms[1:]:
         total = e.op("Add", total, term)
-    return _round_and_saturate(e, e.op("Mul", total, e.const(np.float64(2.0**-GUARD_BITS))))
+    return _round_and_saturate(e, e.op("Mul", total, e.const(np.float64(2.0**-GUARD_BITS))), rounded=rounded)
 
 
-def _round_and_saturate(e: Emitter, scaled: ir.Value) -> ir.Value:
+def _round_and_saturate(e: Emitter, scaled: ir.Value, *, rounded: bool = False) -> ir.Value:
     # the zero point comes after the floor: 0.5 + zp could cost the last bits of a small `scaled`
-    codes = e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5))))
+    codes = e.op("Floor", scaled if rounded else e.op("Add", scaled, e.const(np.float64(0.5))))
     if not e.fast or e.attributes["y_zero_point"]:
         codes = e.op("Add", codes, e.integer("y_zero_point", DOUBLE))
     return e.saturate(codes)
@@ -68,7 +96,8 @@ def saturate32(acc: np.ndarray) -> np.ndarray:
     return np.clip(acc, QType.INT32.qmin, QType.INT32.qmax).astype(np.int32)
 
 
-def emit_saturate32(e: Emitter, acc: ir.Value) -> ir.Value:
+def emit_saturate32(e: Emitter, acc: Accumulator | ir.Value) -> ir.Value:
     # by way of float64 in every form: it also keeps onnxruntime from fusing the convolution with what follows
+    wide = acc.scaled(None, 0.0) if isinstance(acc, Accumulator) else e.cast(acc, DOUBLE)
     low, high = (e.const(np.float64(bound)) for bound in (QType.INT32.qmin, QType.INT32.qmax))
-    return e.cast(e.op("Clip", e.cast(acc, DOUBLE), low, high), INT32)
+    return e.cast(e.op("Clip", wide, low, high), INT32)

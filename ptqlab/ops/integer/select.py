@@ -40,7 +40,7 @@ def where(attrs: Mapping[str, Any], condition: np.ndarray, a: np.ndarray, b: np.
 
 
 def _emit_scaled(e: Emitter, name: str) -> ir.Value:
-    centred = e.op("Sub", e.cast(e.codes(name), DOUBLE), e.integer(f"{name}_zero_point", DOUBLE))
+    centred = e.op("Sub", e.codes(name, DOUBLE), e.integer(f"{name}_zero_point", DOUBLE))
     scaled = e.op("Mul", centred, e.ratio(f"{name}_multiplier", f"{name}_shift"))
     return e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5))))
 

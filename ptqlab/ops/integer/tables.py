@@ -88,7 +88,7 @@ def two_slopes(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarray, 
 
 
 def _emit_two_slopes(e: Emitter) -> ir.Value:
-    d = e.op("Sub", e.cast(e.codes("x"), DOUBLE), e.integer("x_zero_point", DOUBLE))
+    d = e.op("Sub", e.codes("x", DOUBLE), e.integer("x_zero_point", DOUBLE))
     below = e.op("Less", d, e.const(np.float64(0)))
     ratio = e.op("Where", below, e.ratio("negative_multiplier", "negative_shift"), e.ratio("multiplier", "shift"))
     return emit_requantize(e, d, ratio)

@@ -5,7 +5,7 @@ dilation * (kernel - 1) minus the node's pads, the output padding included at th
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ import onnx_ir as ir
 
 from ptqlab.ops.emit import FLOAT, UINT8, Emitter
 from ptqlab.ops.integer import conv
-from ptqlab.ops.integer.accumulate import accumulate8, accumulate16, accumulate_dual
+from ptqlab.ops.integer.accumulate import accumulate as accumulator
+from ptqlab.ops.integer.exact import Accumulator, Kernel
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_requantize,
@@ -53,8 +54,8 @@ def transposed_tail(attrs: Mapping[str, Any], x: np.ndarray, weight: np.ndarray,
     return saturate32(accumulate(attrs, x, weight, bias))
 
 
-def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[ir.Value]:
-    """With the weights known, the float32 ConvTranspose itself (every partial sum is exact: see accumulate.py)."""
+def _product(e: Emitter, x: ir.Value, weight: np.ndarray, channels: np.ndarray | None) -> ir.Value:
+    """With the weights known, the float32 ConvTranspose itself (every partial sum is exact: see exact.py)."""
     a = e.attributes
     group, rank = a["group"], weight.ndim - 2
     grouped = weight.reshape(group, weight.shape[0] // group, *weight.shape[1:])
@@ -65,11 +66,8 @@ def _product(e: Emitter, features: list[ir.Value], weight: np.ndarray) -> list[i
     extra = [max(0, p - r) for r, p in zip(reach, a["pads"][rank:], strict=True)]
     ends = [r - p + o for r, p, o in zip(reach, a["pads"][rank:], extra, strict=True)]
     w = e.const(np.ascontiguousarray(own, np.float32))
-    return [
-        e.op("ConvTranspose", x, w, strides=list(a["strides"]), pads=[*begins, *ends], output_padding=extra,
-             dilations=list(a["dilations"]), group=group)
-        for x in features
-    ]
+    return e.op("ConvTranspose", x, w, strides=list(a["strides"]), pads=[*begins, *ends], output_padding=extra,
+                dilations=list(a["dilations"]), group=group)
 
 
 def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_zero: ir.Value) -> ir.Value:
@@ -82,17 +80,7 @@ def _integer_product(e: Emitter, x: ir.Value, w: ir.Value, x_zero: ir.Value, w_z
                 group=e.attr("group"))
 
 
-def _acc8(e: Emitter) -> ir.Value:
-    return accumulate8(e, _product, _integer_product, 0)
-
-
-def _acc16(e: Emitter) -> ir.Value:
-    return accumulate16(e, _product, _integer_product, 0)
-
-
-def _acc_dual(e: Emitter) -> ir.Value:
-    return accumulate_dual(e, _product, _integer_product, 0)
-
+KERNEL = Kernel(0, _product, _integer_product)
 
 GEOMETRY = conv.GEOMETRY | {"channels": INT}
 WEIGHTS = (*conv.WEIGHTS, "ones")
@@ -103,7 +91,10 @@ EQUATION = f"acc = bias + sum (x - x_zp) * w {SPREAD};  "
 DUAL_EQUATION = f"acc = bias + ((sum (x - x_zp) * w + 2^7) >> 8) {SPREAD};  "
 
 
-def _variants(prefix: str, acc: Callable[[Emitter], ir.Value], equation: str = EQUATION) -> tuple[IntegerOp, ...]:
+def _variants(prefix: str, bits: tuple[int, int], equation: str = EQUATION) -> tuple[IntegerOp, ...]:
+    def acc(e: Emitter) -> Accumulator | ir.Value:
+        return accumulator(e, KERNEL, bits)
+
     return (
         IntegerOp(f"{prefix}ConvTranspose", SCALED, GEOMETRY | OUTPUT_ATTRIBUTES, transposed,
                   lambda e: emit_requantize(e, acc(e)), equation + "y = clamp(y_zp + rescale(acc, m, s))"),
@@ -116,5 +107,5 @@ def _variants(prefix: str, acc: Callable[[Emitter], ir.Value], equation: str = E
 
 
 TRANSPOSED_OPS = (
-    *_variants("Int8", _acc8), *_variants("Int16", _acc16), *_variants("DualInt16", _acc_dual, DUAL_EQUATION),
+    *_variants("Int8", (8, 8)), *_variants("Int16", (16, 8)), *_variants("DualInt16", (16, 16), DUAL_EQUATION),
 )
