@@ -5,13 +5,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ptqlab.artifacts.tables import MISSING, number, printable
 from ptqlab.report.look import PALETTE, cosine_axis, label, style
 from ptqlab.report.page import Page
 from ptqlab.report.plots import INK, MOST_LABELS
 from ptqlab.report.scale import nines
+from ptqlab.report.settings import portable
 from ptqlab.report.speed import FIGURES
 from ptqlab.report.words import say
 from ptqlab.stages.record import NodeRow, Record
@@ -53,14 +54,14 @@ def pairs(a: Record, b: Record) -> tuple[Pair, ...]:
 def settings_that_differ(a: Record, b: Record) -> list[tuple[str, str, str]]:
     """(key, value in a, value in b) of every setting of the two runs that is not the same; paths of folders aside."""
     left, right = _flat({"quant_config": a.quant_config}), _flat({"quant_config": b.quant_config})
-    left |= {"march": a.march, "samples": str(a.samples)} | _flat(a.settings)
-    right |= {"march": b.march, "samples": str(b.samples)} | _flat(b.settings)
+    left |= {"march": a.march, "samples": str(a.samples)} | _flat(portable(a.settings))
+    right |= {"march": b.march, "samples": str(b.samples)} | _flat(portable(b.settings))
     keys = [k for k in dict.fromkeys([*left, *right]) if not k.startswith(("calibration_parameters.quant_config",
                                                                           "model_parameters.working_dir"))]
     return [(k, left.get(k, MISSING), right.get(k, MISSING)) for k in keys if left.get(k) != right.get(k)]
 
 
-def _flat(value: Any, key: str = "") -> dict[str, str]:
+def _flat(value: object, key: str = "") -> dict[str, str]:
     """{dotted key: value as text} of nested mappings."""
     if isinstance(value, dict) and value:
         parts = [_flat(v, f"{key}.{k}" if key else str(k)) for k, v in value.items()]
@@ -72,7 +73,11 @@ def comparison_page(a: Record, b: Record, names: tuple[str, str]) -> Page:
     """What differs: settings, outputs, speed, nodes by their change. `names` tell the two runs apart."""
     page = Page(f"{names[0]} {say('against')} {names[1]}")
     page.heading(say("outputs"))
-    page.table(("TensorName", *names, say("change")), output_rows(a, b), (*names, say("change")))
+    outputs = output_rows(a, b)
+    if all(row[1] == row[2] == MISSING for row in outputs):
+        page.line(say("not_compared"))
+    else:
+        page.table(("TensorName", *names, say("change")), outputs, (*names, say("change")))
     speed = [(say(words), *(f"{r.perf[key]:.{digits}f}{unit}" for r in (a, b)),
               f"{round(b.perf[key] - a.perf[key], digits) or 0:+.{digits}f}{unit}")
              for key, (words, digits, unit) in FIGURES.items()

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from pathlib import PurePosixPath, PureWindowsPath
 
 from ptqlab.artifacts.tables import explain_nan, has_nan, number, printable
 from ptqlab.report import html
@@ -17,6 +16,7 @@ from ptqlab.report.choose import headline
 from ptqlab.report.heatmap import Heat, heatmap_svg, title_of
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT
+from ptqlab.report.settings import portable
 from ptqlab.report.speed import run_speed_page
 from ptqlab.report.words import language, say
 from ptqlab.stages.record import Record
@@ -137,18 +137,7 @@ def _figure(value: object) -> str:
 
 def _settings(record: Record, more: Mapping[str, object]) -> str:
     """quant_config and the configuration; of folders of this machine only the last part, as reports are handed on."""
-    pieces = [("quant_config.json", record.quant_config), ("config", _portable(record.settings)), *more.items()]
+    pieces = [("quant_config.json", record.quant_config), ("config", portable(record.settings)), *more.items()]
     return "".join(f"<details><summary>{html.text(name)}</summary>"
                    f"<pre>{escape(json.dumps(held, indent=1, ensure_ascii=False, default=str))}</pre></details>"
                    for name, held in pieces if held)
-
-
-def _portable(value: object) -> object:
-    """The same settings with file names in the place of absolute paths."""
-    if isinstance(value, Mapping):
-        return {key: _portable(held) for key, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [_portable(held) for held in value]
-    if isinstance(value, str) and any(kind(value).is_absolute() for kind in (PurePosixPath, PureWindowsPath)):
-        return PureWindowsPath(value).name
-    return value
