@@ -72,9 +72,14 @@ def without_masks(values: np.ndarray, distance: float) -> np.ndarray:
 
 
 def tell_mask(ctx: Lowering, node: ir.Node, array: np.ndarray, out: Encoding) -> None:
-    """Report a constant that masks positions, where the output's integers cannot hold it."""
+    """Report a constant that masks positions, where the output's integers cannot hold it.
+
+    What is added to every position alike, such as a mean that is taken off, masks none.
+    """
     lowest = (out.low - out.zero_point) * float(out.scale)
     if not is_mask(array) or float(array.min()) >= lowest:
+        return
+    if node.op_type != "Where" and float(array.max()) <= CONSTANT_MASK:
         return
     ctx.report(Finding(
         "PTQ512",

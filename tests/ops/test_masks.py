@@ -63,6 +63,17 @@ def test_the_finding() -> None:
         "row, and masked positions come out as 0; nothing has to be done")
 
 
+@pytest.mark.parametrize(("op", "constant"), [("Sub", 290.0), ("Add", -290.0)])
+def test_a_mean_that_is_taken_off_is_no_mask(op: str, constant: float) -> None:
+    """What moves every position alike masks none, and nothing is told of it."""
+    net = model([node(op, ["x", "mean"], "c", "centre"), node("Mul", ["c", "half"], "y", "mul")],
+                [value("x", [1, 8])], [value("y", None)],
+                [init("mean", np.float32(constant)), init("half", np.float32(0.5))], opset=19)
+    names = ("centre", "mul")
+    made = lowered(net, {"x": 290 + random(1, 8, seed=1)}, asks={n: Ask("int8", level="node") for n in names})
+    assert [f.code for f in made.quantized.findings if f.code == "PTQ512"] == []
+
+
 def test_what_is_a_mask() -> None:
     """Far below zero and nothing far above; a learned bias or an image mean is none."""
     assert is_mask(np.array([0, -np.inf], np.float32)) and is_mask(np.float32(-100)) and is_mask(np.array([3.0, -50.0]))
