@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ def settings_that_differ(a: Record, b: Record) -> list[tuple[str, str, str]]:
 
 def _flat(value: object, key: str = "") -> dict[str, str]:
     """{dotted key: value as text} of nested mappings."""
-    if isinstance(value, dict) and value:
+    if isinstance(value, Mapping):
         parts = [_flat(v, f"{key}.{k}" if key else str(k)) for k, v in value.items()]
         return {k: v for part in parts for k, v in part.items()}
     return {key: str(value)} if key else {}

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ptqlab.errors import Finding, Problem, PtqError
 from ptqlab.events import Watch
 from ptqlab.report.health import OutputHealth, health_page
 from ptqlab.report.page import Page
+from ptqlab.report.words import spoken, spoken_word
 from ptqlab.result.api import watched
 from ptqlab.result.compiled import CompileResult
 from ptqlab.result.shown import Shown
@@ -48,7 +51,8 @@ class DoctorResult(Shown):
 
     def page(self) -> Page:
         record = None if self.run is None else self.run.record
-        causes = [(d.node, d.cause.replace("_", " "), d.found, d.remedy.what) for d in self.causes]
+        causes = [(d.node, spoken_word(d.cause.replace("_", " ")), spoken(d.found), spoken(d.remedy.what))
+                  for d in self.causes]
         return health_page(self.subject, self.problems, self.data, record, self.outputs, causes)
 
     def __repr__(self) -> str:
@@ -83,8 +87,10 @@ def _of_run(run: CompileResult, data: Any, worst: int, samples: int | None, watc
     network, known = run.source(data)
     problems, found = _examined(known, (), watch)
     some = [dict(sample) for sample in first_samples(known, samples)]
-    causes = diagnose(network, some, worst=worst, data_num=None, watch=watch)
-    return DoctorResult(run.record.model, problems, found, run, outputs_of(network, some), causes)
+    with np.errstate(invalid="ignore"):  # a mask of -inf minus its mean is NaN, and is meant to be
+        causes = diagnose(network, some, worst=worst, data_num=None, watch=watch)
+        outputs = outputs_of(network, some)
+    return DoctorResult(run.record.model, problems, found, run, outputs, causes)
 
 
 def _of_data(settings: Config, watch: Watch) -> DoctorResult:
