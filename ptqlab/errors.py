@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-
 Words = Callable[[str], str]
 
 # How a message looks where it is shown. Messages are English where they arise and in files; the package that has the

@@ -8,6 +8,7 @@ from typing import Any
 from ptqlab.cli.parser import Parser, Usage
 from ptqlab.cli.values import folders
 from ptqlab.errors import Problem, PtqError, shorten
+from ptqlab.report.words import spoken
 
 TRUTH = {"true": True, "false": False}
 
@@ -155,7 +156,7 @@ def run_debug(args: argparse.Namespace, session: Any) -> Any:
         from ptqlab.debug.diagnosis import diagnose
 
         told = diagnose(args.model, args.data, worst=args.worst, data_num=args.data_num)
-        return Text("\n".join(map(str, told)) or "no quantizer costs more than -60 dB")
+        return Text("\n".join(spoken(str(one)) for one in told) or spoken("no quantizer costs more than -60 dB"))
     if args.sub not in ("plot-acc-error", "get-sensitivity-of-nodes"):
         return Text(_run_plots(args))
     from ptqlab.result import debugging

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptqlab.cli.parser import Done, Usage, build, parse
-from ptqlab.errors import PtqError, fatal
+from ptqlab.errors import PtqError, fatal, told
 from ptqlab.report.words import say, set_language
 
 
@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt as error:
-        print(str(error) or say("stopped"), file=sys.stderr)
+        print(told(error) or say("stopped"), file=sys.stderr)
         return 130
 
 

@@ -13,7 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from traitlets import Bool, Enum
 
 from ptqlab.cli.parser import LANGUAGES, MARCHES, Done, Parser, Usage, build, parse
-from ptqlab.report.words import set_language
+from ptqlab.report.words import set_language, spoken
 
 if TYPE_CHECKING:
     from ptqlab.result.compiled import CompileResult
@@ -49,11 +49,11 @@ class PtqMagics(Magics):
         except Done:
             return None
         except Usage as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(spoken(str(error))) from None
         except ValueError as error:
             if isinstance(error, UnicodeError) or "quotation" not in str(error):
                 raise
-            raise UsageError(f"%ptq: {error}; quote a value that holds spaces: \"...\"") from None
+            raise UsageError(spoken(f"%ptq: {error}; quote a value that holds spaces: \"...\"")) from None
 
     def _run(self, args: argparse.Namespace, cell: str | None) -> Any:
         """The result of a line; the last compile run is kept for the lines that speak of one."""

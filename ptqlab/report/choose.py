@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken_word
 from ptqlab.stages.record import NodeRow, Record
 
 
@@ -31,4 +31,4 @@ def partial(record: Record) -> str:
     """Why the result is partial, or "" for a complete one."""
     if record.complete:
         return ""
-    return say("partial_why", stage=list(record.timings or ["--"])[-1])
+    return say("partial_why", stage=spoken_word(list(record.timings or ["--"])[-1]))

@@ -8,7 +8,7 @@ from typing import Any
 from ptqlab.artifacts.tables import MISSING, explain_nan, has_nan, number, printable
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.report import html
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken, told
 from ptqlab.stages.record import NodeRow, Record
 
 
@@ -52,7 +52,7 @@ class Explanation:
                                       granted=row.granted or MISSING)),
             (say("explain_origin"), self.origin),
             (say("explain_place"), f"{row.on} {row.subgraph}" if row.subgraph != MISSING else row.on),
-            (say("explain_reason"), f"{row.reason} [{row.rule}]" if row.rule else row.reason),
+            (say("explain_reason"), f"{spoken(row.reason)} [{row.rule}]" if row.rule else spoken(row.reason)),
             (say("explain_threshold"), say("no_threshold") if row.threshold is None else number(row.threshold)),
             (say("explain_cosine"), say("inherits", calibrated=number(row.calibrated_cosine),
                                         quantized=number(row.quantized_cosine))),
@@ -88,9 +88,9 @@ def explain(record: Record, node: str) -> Explanation:
             "PTQ502", "explain", f"no node {shorten(node)!r}", "a name of the column Node",
             f"did you mean {', '.join(map(repr, near))}?" if near else "see run.nodes for the names"))
     notes = [", ".join(row.tags)] if row.tags else []
-    notes += [str(finding) for finding in record.findings if node in finding.nodes]
+    notes += [told(finding) for finding in record.findings if node in finding.nodes]
     if has_nan(row) and not notes:
-        notes.append(f"nan: {explain_nan(record, row)}")
+        notes.append(spoken(f"nan: {explain_nan(record, row)}"))
     holds = tuple(other.node for other in record.nodes if other.fused_into == node)
     return Explanation(row, _origin(record.quant_config, row), holds, tuple(notes))
 

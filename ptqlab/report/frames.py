@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ptqlab.report.words import spoken
 from ptqlab.stages.record import Record
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ _NUMBERS = {"Threshold", "Calibrated Cosine", "Quantized Cosine", "SQNR", "L1", 
 
 
 def nodes_frame(record: Record) -> pd.DataFrame:
-    """One row per node in graph order; columns NODE_FIELDS; numbers are float64, NaN where not compared."""
+    """One row per node in graph order; columns NODE_FIELDS; numbers are float64, NaN where not compared.
+
+    Reason is in the language of views; `record.nodes` and csv have it in English.
+    """
     return _frame(NODE_FIELDS, record.nodes)
 
 
@@ -36,6 +40,7 @@ def _frame(columns: dict[str, str], rows: tuple[object, ...]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame({
-        column: pd.Series([getattr(row, name) for row in rows], dtype="float64" if column in _NUMBERS else "str")
+        column: pd.Series([spoken(getattr(row, name)) if column == "Reason" else getattr(row, name) for row in rows],
+                          dtype="float64" if column in _NUMBERS else "str")
         for column, name in columns.items()
     })

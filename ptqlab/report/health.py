@@ -11,7 +11,7 @@ import numpy as np
 from ptqlab.artifacts.tables import explain_nan, has_nan
 from ptqlab.errors import Finding, Problem
 from ptqlab.report.page import Page
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 from ptqlab.stages.record import Record
 
 if TYPE_CHECKING:
@@ -67,13 +67,15 @@ def health_page(subject: str, problems: Sequence[Problem], data: Sequence[Findin
     page = Page(say("doctor_title", subject=subject))
     page.heading(say("data"))
     for problem in problems:
-        page.line(f"{problem.code} {problem.where}: {problem.found}; {problem.expected}. {problem.hint}".rstrip("; ."))
+        found, expected, hint = map(spoken, (problem.found, problem.expected, problem.hint))
+        page.line(f"{problem.code} {spoken(problem.where)}: {found}; {expected}. {hint}".rstrip("; ."))
     if not problems or data:
         page.findings(data)
     if record is None:
         return page
     told = [f for f in record.findings if f.code.startswith(NUMBERS)]
-    rows = [(r.node, r.node_type, explain_nan(record, r)) for r in record.nodes if has_nan(r) and not r.fused_into]
+    rows = [(r.node, r.node_type, spoken(explain_nan(record, r)))
+            for r in record.nodes if has_nan(r) and not r.fused_into]
     page.heading(say("not_numbers"))
     page.findings(told)
     if rows:

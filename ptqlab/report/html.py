@@ -14,7 +14,7 @@ from ptqlab.artifacts.tables import explain_nan, has_nan, number, printable
 from ptqlab.errors import Finding
 from ptqlab.report.chart import strip_chart
 from ptqlab.report.choose import headline, partial, worst_nodes
-from ptqlab.report.words import language, say
+from ptqlab.report.words import language, say, spoken
 from ptqlab.stages.record import NodeRow, Record
 
 STYLE = """
@@ -105,7 +105,7 @@ def _outputs(record: Record) -> str:
 def _nodes(record: Record, rows: Sequence[NodeRow]) -> str:
     columns = ("Node", "NodeType", "ON", "Asked", "Granted", "Calibrated Cosine", "Quantized Cosine", "Reason")
     cells = [(r.node, r.node_type, r.on, r.asked, r.granted, number(r.calibrated_cosine), number(r.quantized_cosine),
-              f"nan: {explain_nan(record, r)}" if has_nan(r) else r.reason) for r in rows]
+              spoken(f"nan: {explain_nan(record, r)}" if has_nan(r) else r.reason)) for r in rows]
     return table(columns, cells, ("Calibrated Cosine", "Quantized Cosine"))
 
 
@@ -124,9 +124,10 @@ def finding_block(findings: Sequence[Finding]) -> str:
 def _finding_list(findings: Sequence[Finding]) -> str:
     items = []
     for finding in findings[:SHOWN_FINDINGS]:
-        hint = f"<br><span class='ptqlab-quiet'>{text(say('do'))}: {text(finding.hint)}</span>" if finding.hint else ""
+        do = f"{text(say('do'))}: {text(spoken(finding.hint))}"
+        hint = f"<br><span class='ptqlab-quiet'>{do}</span>" if finding.hint else ""
         items.append(f"<li><b>{text(say(finding.severity))}</b> <code>{text(finding.code)}</code> "
-                     f"{text(finding.message)}{hint}</li>")
+                     f"{text(spoken(finding.message))}{hint}</li>")
     rest = len(findings) - SHOWN_FINDINGS
     if rest > 0:
         items.append(f"<li class='ptqlab-quiet'>{text(say('more', n=rest))} (<code>run.warnings</code>)</li>")

@@ -15,7 +15,7 @@ from ptqlab.artifacts.tables import MISSING, number
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.report.html import text
 from ptqlab.report.netron_choices import COLORS
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 from ptqlab.stages.record import NodeRow, Record
 
 #: Fill and ink, from bad to good.
@@ -171,7 +171,7 @@ def attachment(record: Record, names: Sequence[str] | None = None) -> dict[str, 
         if drawn is not None and row.node not in drawn:
             continue
         told = {"ON": f"{row.on} {row.subgraph}" if row.on == "BPU" else row.on, "asked": row.asked or MISSING,
-                "granted": row.granted or MISSING, "reason": row.reason, "fused into": row.fused_into,
+                "granted": row.granted or MISSING, "reason": spoken(row.reason), "fused into": row.fused_into,
                 "tags": ", ".join(row.tags)}
         measured = {"threshold": "" if row.threshold is None else number(row.threshold),
                     "calibrated cosine": _known(row.calibrated_cosine),

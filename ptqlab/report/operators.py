@@ -10,7 +10,7 @@ from ptqlab.ops.page import Row as Operator
 from ptqlab.ops.table import OPERATORS
 from ptqlab.platforms import platform
 from ptqlab.report.page import Page
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 
 COLUMNS = ("Operator", "ON", "Role", "Engine", "Types", "Rules", "Source")
 
@@ -42,10 +42,10 @@ def operators_page(rows: tuple[Operator, ...], march: str | None) -> Page:
         shown.line(f"{row.op_type}: {row.on}, {row.role}, {row.engine}, {', '.join(row.types) or 'float32'} "
                   f"({row.source})")
         if row.note:
-            shown.line(row.note)
+            shown.line(spoken(row.note))
         shown.heading(say("rules"))
         for rule in row.rules or (say("no_rules"),):
-            shown.line(f"- {rule}")
+            shown.line(f"- {spoken(rule)}")
         return shown
     shown.table(COLUMNS, [(r.op_type, r.on, r.role, r.engine, ", ".join(r.types) or "float32",
                           str(len(r.rules) or "--"), r.source) for r in rows])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ptqlab.artifacts.tables import grid, printable
 from ptqlab.errors import Finding
 from ptqlab.report import html
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Findings:
     def text(self) -> str:
         lines = []
         for finding in sorted(self.findings, key=lambda f: f.severity != "warning"):
-            lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {finding.message}"))
+            lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {spoken(finding.message)}"))
             if finding.hint:
-                lines.append(printable(f"      {say('do')}: {finding.hint}"))
+                lines.append(printable(f"      {say('do')}: {spoken(finding.hint)}"))
         return "\n".join(lines) or f"  {say('no_findings')}"
 
     def html(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptqlab.report.page import Page
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 from ptqlab.stages.record import NodeRow, Record
 
 ISLANDS = "PTQ433"  # the finding that names CPU nodes with the BPU before and behind them
@@ -52,7 +52,7 @@ def check_page(record: Record, config: Path | None) -> Page:
         page.heading(say("cpu_nodes"))
         for group in groups:
             split = f" [{say('islands')}: {some(group.islands)}]" if group.islands else ""
-            page.line(f"{len(group.nodes)} x {group.reason}{split}")
+            page.line(f"{len(group.nodes)} x {spoken(group.reason)}{split}")
             page.line(f"    {some(group.nodes)}")
     advice = [f for f in record.findings if f.code in ADVICE]
     others = [f for f in record.findings if f not in advice and f.code not in BESIDE_THE_POINT]

@@ -10,7 +10,7 @@ from ptqlab.artifacts.tables import explain_nan, number, printable
 from ptqlab.errors import shorten
 from ptqlab.report.chart import CALIBRATED_COLOUR, QUANTIZED_COLOUR
 from ptqlab.report.scale import nines, span, ticks
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 from ptqlab.stages.record import NodeRow, Record
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _mark_nan(figure: go.Figure, record: Record, low: float) -> None:
     at = [(i, row) for i, row in enumerate(record.nodes)
           if any(c is not None and math.isnan(c) for c in (row.calibrated_cosine, row.quantized_cosine))]
     if at:
-        text = [f"{_hover(row)}<br>nan: {_wrap(explain_nan(record, row))}" for _, row in at]
+        text = [f"{_hover(row)}<br>nan: {_wrap(spoken(explain_nan(record, row)))}" for _, row in at]
         figure.add_scatter(x=[i for i, _ in at], y=[low + 0.1] * len(at), mode="markers", name=say("nan"), text=text,
                            hoverinfo="text", marker={"symbol": "x", "size": 10, "color": INK})
 
@@ -98,7 +98,7 @@ def _hover(row: NodeRow) -> str:
     lines = [f"<b>{_wrap(row.node)}</b>", _wrap(f"{row.node_type}, {row.on} {row.subgraph}"),
              _wrap(say("asked_granted", asked=row.asked or "--", granted=row.granted or "--")),
              _wrap(f"{say('calibrated')}: {number(row.calibrated_cosine)}"),
-             _wrap(f"{say('quantized')}: {number(row.quantized_cosine)}"), _wrap(row.reason)]
+             _wrap(f"{say('quantized')}: {number(row.quantized_cosine)}"), _wrap(spoken(row.reason))]
     return "<br>".join(line for line in lines if line)
 
 

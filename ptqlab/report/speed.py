@@ -8,7 +8,7 @@ from typing import Any
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT, check_headline
 from ptqlab.report.timeline import busy, layers_of, timeline_drawing
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 from ptqlab.stages.record import Record
 
 NOT_REMOVED = "PTQ420"  # fast-perf tries every removable type
@@ -31,7 +31,7 @@ def fast_perf_page(record: Record, removed: Sequence[str], config: Path, folder:
     page.table((say("figure"), say("value")), figure_rows(record.perf), (say("value"),))
     page.heading(say("removed"))
     for line in removed or (say("none"),):
-        page.line(line)
+        page.line(spoken(line))
     told = [f for f in record.findings if f.code not in (*BESIDE_THE_POINT, NOT_REMOVED)]
     if told:
         page.heading(say("findings"))

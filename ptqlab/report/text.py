@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ptqlab.artifacts.tables import grid, number, output_table, printable
 from ptqlab.report.choose import headline, partial, worst_nodes
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken
 from ptqlab.stages.record import Record
 
 WORST_COLUMNS = ("Node", "NodeType", "ON", "Granted", "Calibrated Cosine", "Quantized Cosine")
@@ -36,7 +36,7 @@ def finding_lines(record: Record) -> list[str]:
     """Each finding on one line, its hint on a second; warnings before notes."""
     lines = []
     for finding in sorted(record.findings, key=lambda f: f.severity != "warning"):
-        lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {finding.message}"))
+        lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {spoken(finding.message)}"))
         if finding.hint:
-            lines.append(printable(f"      {say('do')}: {finding.hint}"))
+            lines.append(printable(f"      {say('do')}: {spoken(finding.hint)}"))
     return lines

@@ -1,7 +1,7 @@
 """The words a reader sees, in English and Chinese: one small table for views, one switch, and a door to messages.
 
 Column names, keys, operators, types and verbs are the vendor's in both languages. Messages of errors and findings, and
-the reasons of placement rules, are made in English where they arise and stay English in files and logs; `shown` puts
+the reasons of placement rules, are made in English where they arise and stay English in files and logs; `spoken` puts
 them into the reader's language (the pairs are in `ptqlab/report/zh`).
 """
 from __future__ import annotations
@@ -176,7 +176,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "graph_no_layer": ("no layer of its own on the BPU", "BPU 上没有对应的层"),
     "graph_whole": ("{n} nodes", "{n} 个节点"),
     "graph_part": ("{n} of {total} nodes", "{total} 个节点中的 {n} 个"),
-    "graph_misfit": ("The graph cannot be shown: the installed Netron does not fit.", "无法显示图：已安装的 Netron 版本不符。"),
+    "graph_misfit": ("The graph cannot be shown: the installed Netron does not fit.",
+                     "无法显示图：已安装的 Netron 版本不符。"),
     "color_cosine": ("cosine", "余弦"),
     "color_qtype": ("type", "类型"),
     "color_on": ("BPU or CPU", "BPU 或 CPU"),
@@ -294,7 +295,7 @@ def say(key: str, /, **values: object) -> str:
     return _WORDS[key][LANGUAGES.index(language())].format(**values)
 
 
-def shown(message: str) -> str:
+def spoken(message: str) -> str:
     """A message, made in English, in the current language; what has no translation stays as it is."""
     if language() == LANGUAGES[0]:
         return message
@@ -303,11 +304,20 @@ def shown(message: str) -> str:
     return translate(message)
 
 
+def spoken_word(word: str) -> str:
+    """A single word that ptqlab itself says, such as the name of a stage, in the current language."""
+    if language() == LANGUAGES[0]:
+        return word
+    from ptqlab.report.zh import WORDS
+
+    return WORDS.get(word) or spoken(word)
+
+
 def told(finding: Finding) -> str:
     """A finding on one line, in the current language: code, message, and what to do."""
-    tail = f" {say('do')}: {shown(finding.hint)}" if finding.hint else ""
-    return f"{finding.code} {shown(finding.message)}{tail}"
+    tail = f" {say('do')}: {spoken(finding.hint)}" if finding.hint else ""
+    return f"{finding.code} {spoken(finding.message)}{tail}"
 
 
 # errors is below this package and shows its refusals through what it is given here
-display_with(shown)
+display_with(spoken)

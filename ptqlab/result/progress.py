@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from ptqlab.events import Event
 from ptqlab.report import html
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken_word
 
 INTERVAL_SECONDS = 0.1
 WORTH_TELLING_SECONDS = 0.1
@@ -34,7 +34,7 @@ def human(seconds: float) -> str:
 def status(event: Event, *, running: bool = True) -> str:
     """The state of a stage in one line of plain text; the time left is told while it runs."""
     of = f"/{event.total}" if event.total else ""
-    line = say("stage_line", stage=event.stage, done=event.done, of=of, seconds=event.seconds)
+    line = say("stage_line", stage=spoken_word(event.stage), done=event.done, of=of, seconds=event.seconds)
     return f"{line}, {say('left', left=human(event.left))}" if running and event.left is not None else line
 
 
@@ -93,9 +93,10 @@ class Lines(Progress):
 
     def show(self, event: Event) -> None:
         if event.kind == "start":
-            print(say("stage_start", stage=event.stage), file=self.stream, flush=True)
+            print(say("stage_start", stage=spoken_word(event.stage)), file=self.stream, flush=True)
         elif event.kind == "end":
-            print(say("stage_end", stage=event.stage, seconds=event.seconds), file=self.stream, flush=True)
+            stage = spoken_word(event.stage)
+            print(say("stage_end", stage=stage, seconds=event.seconds), file=self.stream, flush=True)
 
 
     def stopping(self) -> None:
@@ -114,14 +115,15 @@ class Bars(Progress):
         from tqdm import tqdm
 
         if event.kind == "start":
-            self.bars[event.stage] = tqdm(total=event.total, desc=event.stage, file=self.stream, leave=False,
-                                          position=len(self.bars), dynamic_ncols=True, mininterval=0)
+            self.bars[event.stage] = tqdm(total=event.total, desc=spoken_word(event.stage), file=self.stream,
+                                          leave=False, position=len(self.bars), dynamic_ncols=True, mininterval=0)
         elif event.kind == "step" and event.stage in self.bars:
             bar = self.bars[event.stage]
             bar.update(event.done - bar.n)
         elif event.kind == "end" and event.stage in self.bars:
             self.bars.pop(event.stage).close()
-            tqdm.write(say("stage_end", stage=event.stage, seconds=event.seconds), file=self.stream)
+            stage = spoken_word(event.stage)
+            tqdm.write(say("stage_end", stage=stage, seconds=event.seconds), file=self.stream)
 
     def stopping(self) -> None:
         from tqdm import tqdm
@@ -152,7 +154,7 @@ class Cell(Progress):
         elif event.kind == "end":
             self.running.pop(event.stage, None)
             if event.seconds >= WORTH_TELLING_SECONDS:
-                self.ended.append(f"{event.stage} {event.seconds:.1f} s")
+                self.ended.append(f"{spoken_word(event.stage)} {event.seconds:.1f} s")
 
     def flush(self) -> None:
         self.put(self.bundle())
@@ -167,7 +169,7 @@ class Cell(Progress):
         ended = say("stopping") if self.stop_heard else ", ".join(self.ended)
         bars = "".join(
             f"<div><progress {f'value={event.done} max={event.total} ' if event.total else ''}"
-            f"aria-label='{escape(event.stage)}' style='vertical-align:middle;width:16em'></progress> "
+            f"aria-label='{escape(spoken_word(event.stage))}' style='vertical-align:middle;width:16em'></progress> "
             f"{html.text(status(event))}</div>" for event in self.running.values())
         inner = f"<div role='status'>{bars}<div class='ptqlab-quiet'>{html.text(ended)}</div></div>"
         return {"text/plain": "\n".join([*lines, ended]), "text/html": html.frame(inner)}

@@ -8,6 +8,7 @@ from ptqlab.errors import Problem, PtqError, shorten
 from ptqlab.events import Watch
 from ptqlab.report.heatmap import WORST
 from ptqlab.report.tensors import MOST_CHANNELS
+from ptqlab.report.words import spoken
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ptqlab.result.tuning import TuneResult
     from ptqlab.stages.record import Record
     from ptqlab.widgets.graph import GraphView
+    from ptqlab.widgets.grid import QuantGrid
 
 
 class Views:
@@ -95,6 +97,20 @@ class Views:
         return graph_html(self.record, self._run.directory, stage=stage, around=around, hops=hops, color=color,
                           height=height)
 
+    def grid(self, data: Any = None, *, samples: int = 8, height: int = 460) -> QuantGrid:
+        """The quant_config as a grid to be changed, with what a change does to outputs and latency; see `QuantGrid`.
+
+        samples  how many calibration samples the effect is measured with;  height in pixels
+        The sensitivity of nodes is a column where it was computed before. PtqError for a configuration that cannot be
+        read any more.
+        """
+        from ptqlab.result.api import run
+        from ptqlab.widgets.grid import QuantGrid
+
+        found = self.known_sensitivity
+        return QuantGrid(self._run, run, data, samples=samples, height=height,
+                         sensitivity={} if found is None else found.whole_nodes())
+
     def plot_sensitivity(self, metric: str | None = None, *, limit: int | None = WORST, data: Any = None,
                          progress: bool | Progress | None = None, **options: Any) -> go.Figure:
         """Heatmap node x what-if, computed by `run.sensitivity(**options)` where it is not known yet.
@@ -107,7 +123,7 @@ class Views:
         found = found or self.sensitivity(data, progress=progress, **options)
         heat = heat_of_result(found, metric, limit)
         rows = {row.node: row for row in self.record.nodes}
-        told = [shorten(f"{rows[n].granted}, {rows[n].on}: {rows[n].reason}", 160) if n in rows else ""
+        told = [shorten(f"{rows[n].granted}, {rows[n].on}: {spoken(rows[n].reason)}", 160) if n in rows else ""
                 for n in heat.nodes]
         return sensitivity_figure(heat, told)
 

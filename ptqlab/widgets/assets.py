@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import anywidget
 
-from ptqlab.errors import Problem, PtqError
+from ptqlab.errors import Problem, PtqError, told
 
 #: set -> (package, folder in it, files)
 SETS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -85,7 +85,7 @@ class View(anywidget.AnyWidget):
         try:
             names, contents = packed(name)
         except PtqError as error:
-            self.send({"kind": "assets", "set": name, "error": str(error)})
+            self.send({"kind": "assets", "set": name, "error": told(error)})
             return
         self.send({"kind": "assets", "set": name, "names": list(names)}, list(contents))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import traitlets
 
-from ptqlab.errors import Problem, PtqError, nearest, shorten
+from ptqlab.errors import Problem, PtqError, nearest, shorten, told
 from ptqlab.report import netron_assets
 from ptqlab.report.netron import HEIGHT, WAIT_MS, Graph, graph_of, static_html
 from ptqlab.report.netron_choices import COLORS, STAGES
@@ -140,7 +140,7 @@ class GraphView(View):
             try:
                 self.show(**{k: v for k, v in message.items() if k in ASKED})
             except PtqError as error:
-                self.send({"kind": "status", "level": "error", "text": str(error)})
+                self.send({"kind": "status", "level": "error", "text": told(error)})
         elif kind == "ready":
             self.status = "ready"
         elif kind == "failed":

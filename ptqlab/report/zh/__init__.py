@@ -6,5 +6,6 @@ have the same names on both sides; one whose name begins with `_` (the s of a pl
 `{name|word}` translates a single word by `words.WORDS`. tests/report/test_translations.py tells what lacks.
 """
 from ptqlab.report.zh.table import PAIRS, translate
+from ptqlab.report.zh.words import WORDS
 
-__all__ = ["PAIRS", "translate"]
+__all__ = ["PAIRS", "WORDS", "translate"]

@@ -18,8 +18,11 @@ HOLE = re.compile(r"\{([a-z_0-9]*)(?:\|(\w+))?\}")
 # words that no hole touches: a text without them cannot fit
 WORD = re.compile(r"[A-Za-z_]+")
 # so little literal text fits too much: what fills the holes must then be names, or messages
-WEAK, DEEPEST, LONGEST = 12, 6, 4000
-PLAIN = re.compile(r"\S+(, \S+)*|'.*'|\".*\"")
+WEAK = 12
+# bounds on what is looked at: a text may come from a file
+DEEPEST, LONGEST, MOST_PARTS = 5, 4000, 24
+PLAIN = re.compile(r"\S+((,| or| and) \S+)*|'.*'|\".*\"")
+CHINESE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
 DTYPES = "float|float16|float32|double|bool|string|untyped|bfloat16|complex64|complex128"
 # what a hole of this name takes, and nothing else
 ONLY = {"n": re.compile(r"\d+"), "dtype": re.compile(rf"u?int\d+|{DTYPES}")}
@@ -78,6 +81,15 @@ class Pattern:
         return values if all(ONLY[n].fullmatch(v) for n, v in values.items() if n in ONLY) else None
 
 
+@dataclass(frozen=True)
+class Told:
+    """A text in Chinese. score: letters of English that were understood; complete: nothing but names is left."""
+
+    text: str
+    score: int
+    complete: bool = False
+
+
 class Table:
     """Pairs of patterns and a list of single words, which are translated where a pattern says `{name|word}`."""
 
@@ -94,92 +106,125 @@ class Table:
             for word in set(pattern.words()):
                 count[word] = count.get(word, 0) + 1
         self._by_word: dict[str, list[Pattern]] = {}
-        for pattern in sorted(patterns, key=lambda p: -p.weight):
+        for pattern in patterns:
             rarest = min(pattern.words(), key=lambda w: count[w], default="")
             self._by_word.setdefault(rarest, []).append(pattern)
         self.translate = lru_cache(maxsize=4096)(self._translate)
 
     def _translate(self, text: str) -> str:
         """The text in Chinese; as it is where nothing fits, and where it is too long to be a message."""
-        if not any(c.isascii() and c.isalpha() for c in text) or len(text) > LONGEST:
+        if len(text) > LONGEST:
             return text
-        return self._any(text, 0) or text
+        told = _Reading(self).any(text, 0)
+        return text if told is None else told.text
 
-    def _any(self, text: str, depth: int) -> str | None:
+    def fitting(self, text: str) -> list[tuple[Pattern, dict[str, str]]]:
+        """Patterns that fit, with what fills their holes."""
+        near = (pattern for word in {"", *WORD.findall(text)} for pattern in self._by_word.get(word, ()))
+        return [(pattern, values) for pattern in near if (values := pattern.fit(text)) is not None]
+
+
+class _Reading:
+    """One text being understood; what was found of its parts is remembered."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.seen: dict[str, Told | None] = {}
+
+    def any(self, text: str, depth: int) -> Told | None:
+        """The text as one message, or as several: what understands more of it."""
         text = text.strip()
-        return self._whole(text, depth) or self._pieces(text, depth) if depth < DEEPEST else None
-
-    def _whole(self, text: str, depth: int) -> str | None:
-        """The text as one message."""
-        if text in self.known:
-            return self.known[text]
-        fitting = [pattern for word in {"", *WORD.findall(text)} for pattern in self._by_word.get(word, ())]
-        for pattern in sorted(fitting, key=lambda p: -p.weight):
-            values = pattern.fit(text)
-            if values is not None and (filled := self._fill(pattern, values, depth)) is not None:
-                return filled
-        return None
-
-    def _fill(self, pattern: Pattern, values: dict[str, str], depth: int) -> str | None:
-        """The Chinese pattern with its holes filled; None where a weak pattern would take in what is no name."""
-        told = {name: self._any(value, depth + 1) if " " in value.strip() else None for name, value in values.items()}
-        if pattern.weight < WEAK and not all(
-            told[name] or name in ONLY or PLAIN.fullmatch(value) for name, value in values.items()
-        ):
+        if depth > DEEPEST or not any(c.isascii() and c.isalpha() for c in text):
             return None
+        if text not in self.seen:
+            self.seen[text] = None
+            whole = self.whole(text, depth)
+            split = None if whole and whole.complete else self.pieces(text, depth)
+            self.seen[text] = max((t for t in (whole, split) if t), key=lambda t: t.score, default=None)
+        return self.seen[text]
 
-        def one(hole: re.Match[str]) -> str:
-            name, kind = hole[1], hole[2]
-            if kind == "word" and values[name] in self.words:
-                return self.words[values[name]]
-            if kind == "or":
-                return values[name].replace(" or ", " 或 ")
-            return told[name] or values[name]
-
-        return HOLE.sub(one, pattern.chinese)
-
-    def _pieces(self, text: str, depth: int) -> str | None:
-        """A text of several messages: sentences, parts between semicolons, or a place and what is said of it."""
-        for split, joint in ((". ", "。"), ("; ", "；")):
-            if split in text and (told := self._joined(text.split(split), split, joint, depth)) is not None:
+    def whole(self, text: str, depth: int) -> Told | None:
+        if text in self.table.known:
+            return Told(self.table.known[text], sum(c.isalpha() for c in text), complete=True)
+        best: Told | None = None
+        for pattern, values in sorted(self.table.fitting(text), key=lambda item: -item[0].weight):
+            told = self.filled(pattern, values, depth)
+            if told is not None and told.complete:
                 return told
-        at = text.find(": ")
-        while at >= 0:
-            tail = self._whole(text[at + 2 :], depth + 1)
-            if tail is not None:
-                return f"{text[:at]}：{tail}"
-            at = text.find(": ", at + 1)
-        return None
+            if told is not None and (best is None or told.score > best.score):
+                best = told
+        return best
 
-    def _joined(self, parts: list[str], split: str, joint: str, depth: int) -> str | None:
-        """Parts put together to the longest messages that are known; None where none is."""
-        out, at, hit = "", 0, False
+    def filled(self, pattern: Pattern, values: dict[str, str], depth: int) -> Told | None:
+        """The Chinese pattern with its holes filled; None where a weak pattern would take in what is no name."""
+        told = {n: self.any(value, depth + 1) if " " in value.strip() else None for n, value in values.items()}
+        plain = all(told[name] or name in ONLY or PLAIN.fullmatch(value) for name, value in values.items())
+        if pattern.weight < WEAK and not plain:
+            return None
+        complete = plain and all(t.complete for t in told.values() if t)
+        out, at = "", 0
+        for hole in HOLE.finditer(pattern.chinese):
+            name, kind = hole[1], hole[2]
+            value, found = values[name], told[name]
+            if kind == "word" and value in self.table.words:
+                found = Told(self.table.words[value], 0)
+            elif kind == "or":
+                value = value.replace(" or ", " 或 ")
+            out = _beside(out, pattern.chinese[at : hole.start()])
+            out = _beside(out, found.text) if found else out + value
+            at = hole.end()
+        out = _beside(out, pattern.chinese[at:])
+        return Told(out, pattern.weight + sum(t.score for t in told.values() if t), complete)
+
+    def pieces(self, text: str, depth: int) -> Told | None:
+        """A text of several messages: sentences, parts between semicolons, or a place and what is said of it."""
+        tries = [self.joined(text, split, joint, depth) for split, joint in ((". ", "。"), ("; ", "；"))]
+        at = text.find(": ")
+        while at >= 0 and len(tries) < MOST_PARTS:
+            head = self.whole(text[: at + 1], depth + 1) or self.whole(text[:at], depth + 1)
+            tail = self.any(text[at + 2 :], depth + 1)
+            if head or tail:
+                place, rest = head.text if head else text[:at], tail.text if tail else text[at + 2 :]
+                tries.append(Told(f"{place.removesuffix('：')}：{rest}", sum(t.score for t in (head, tail) if t)))
+            at = text.find(": ", at + 1)
+        return max((t for t in tries if t), key=lambda t: t.score, default=None)
+
+    def joined(self, text: str, split: str, joint: str, depth: int) -> Told | None:
+        """The parts between marks, put together to the longest messages that are known; None where none is."""
+        parts = text.split(split)
+        if not 1 < len(parts) <= MOST_PARTS:
+            return None
+        out, at, score = "", 0, 0
         while at < len(parts):
-            # a message may hold the splitting mark itself; more than a few are no message of ours
-            for end in range(min(len(parts), at + 6), at, -1):
-                piece = split.join(parts[at:end])
+            told: Told | None = None
+            # a message may hold the mark itself
+            for end in range(min(len(parts), at + 4), at, -1):
                 if at == 0 and end == len(parts):
-                    told = None  # the whole has been tried
-                elif split == ". " and end < len(parts):
-                    told = self._known_part(piece + ".", depth) or self._known_part(piece, depth)
-                else:
-                    told = self._known_part(piece, depth)
+                    continue
+                told = self.part(split.join(parts[at:end]), split if end < len(parts) else "", depth)
                 if told is not None:
                     break
-            hit = hit or told is not None
-            more = end < len(parts)
             if told is None:
-                out += parts[at] + (split if more else "")
+                out, end = out + parts[at] + (split if at + 1 < len(parts) else ""), at + 1
             else:
-                out += told + (joint if more and not told.endswith(joint) else "")
-            at = end if told is not None else at + 1
-        return out if hit else None
+                out = _beside(out, told.text)
+                out += joint if end < len(parts) and not told.text.endswith(joint) else ""
+                score += told.score
+            at = end
+        return Told(out, score) if score else None
 
-    def _known_part(self, piece: str, depth: int) -> str | None:
-        """A part as one message, or as a place and what is said of it."""
-        told = self._whole(piece, depth + 1)
-        if told is None and ": " in piece and "; " not in piece:
-            place, _, rest = piece.partition(": ")
-            tail = self._whole(rest, depth + 1)
-            told = None if tail is None else f"{place}：{tail}"
-        return told
+    def part(self, piece: str, split: str, depth: int) -> Told | None:
+        """A part as one message, with its full stop or without, or as a place and what is said of it."""
+        if split == ". " and (told := self.whole(piece + ".", depth + 1)):
+            return told
+        return self.whole(piece, depth + 1) or (self.pieces(piece, depth + 1) if ": " in piece else None)
+
+
+def _beside(left: str, right: str) -> str:
+    """Two texts side by side: no space between Chinese and Chinese, no full stop before a bracket that closes."""
+    if left.endswith("。") and right.startswith("）"):
+        return left.removesuffix("。") + right
+    ends, starts = left.rstrip(" "), right.lstrip(" ")
+    if ends and starts and CHINESE.match(ends[-1]) and CHINESE.match(starts[0]):
+        return ends + starts
+    return left + right

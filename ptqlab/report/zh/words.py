@@ -18,10 +18,12 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{title}: 1 problem", "{title|word}：1 个问题"), ("{title}: {n} problems", "{title|word}：{n} 个问题"),
     # lists and counts
     ("{items} and {n} more", "{items} 等另外 {n} 个"), ("{items}, and {n} more", "{items} 等另外 {n} 个"),
+    ("{items} and more", "{items} 等"),
     ("{n} inputs", "{n} 个输入"), ("{n} input", "{n} 个输入"), ("{n} outputs", "{n} 个输出"),
     ("{n} output", "{n} 个输出"), ("{n} attributes", "{n} 个属性"), ("{n} entries", "{n} 项"), ("1 entry", "1 项"),
     ("{n} tensors", "{n} 个张量"), ("{n} tensor", "{n} 个张量"), ("{n} nodes", "{n} 个节点"),
-    ("{n} samples", "{n} 个样本"), ("{n} products", "{n} 个乘积"), ("{n} bytes", "{n} 字节"), ("{n} values", "{n} 个值"),
+    ("{n} samples", "{n} 个样本"), ("{n} products", "{n} 个乘积"),
+    ("{n} bytes", "{n} 字节"), ("{n} values", "{n} 个值"),
     ("{n} cells", "{n} 个单元格"), ("{n} inputs for {op_type}", "{op_type} 有 {n} 个输入"),
     ("{n} outputs for {op_type}", "{op_type} 有 {n} 个输出"), ("{n} input for {op_type}", "{op_type} 有 {n} 个输入"),
     ("{n} output for {op_type}", "{op_type} 有 {n} 个输出"), ("{n} entries for {inputs}", "{inputs}写了 {n} 项"),
@@ -40,5 +42,10 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{key} has no effect in ptqlab: custom operators are not run", "{key} 在 ptqlab 中不起作用：不运行自定义算子"),
     ("{key} is kept for the vendor's tool; neither the numbers nor the estimate of ptqlab depend on it",
      "{key} 为厂商工具保留；ptqlab 的数值和性能预估都与它无关"),
-    # stages of a run: single words
+    # put together of two in ptqlab/quantize/options.py and ptqlab/pipeline
+    ("tensor {slot} (node {nodes})", "张量 {slot}（节点 {nodes}）"),
+    ("{first} and {n} more got {granted} ({reason})", "{first} 等另外 {n} 个得到 {granted}（{reason}）"),
+    ("{first} and {n} more run in {granted} ({reason})", "{first} 等另外 {n} 个以 {granted} 运行（{reason}）"),
+    ("{first} got {granted} ({reason})", "{first} 得到 {granted}（{reason}）"),
+    ("{first} run in {granted} ({reason})", "{first} 以 {granted} 运行（{reason}）"),
 )
