@@ -10,6 +10,8 @@ from ptqlab.cli.values import folders
 from ptqlab.errors import Problem, PtqError, shorten
 from ptqlab.report.words import spoken
 
+# those of ptqlab.debug.raising, which would be slow to import for a line of help
+QTYPES = ("float32", "int16", "dual-int16", "float16")
 TRUTH = {"true": True, "false": False}
 
 
@@ -35,6 +37,7 @@ def add_debug(parser: Parser) -> None:
     found.add_argument("-i", "--interested-nodes", "--interested_nodes", metavar="LIST",
                        help="only these: [a,b], or [[a,b],[c]] to quantize a and b together")
     found.add_argument("-s", "--save-dir", "--save_dir", type=Path, metavar="DIR", help="folder for the log")
+    _cache(found)
 
     error = sub("plot-acc-error", "error that adds up along the graph when some nodes are quantized")
     error.add_argument("-q", "--quantize-node", "--quantize_node", metavar="LIST",
@@ -70,14 +73,28 @@ def add_debug(parser: Parser) -> None:
     analysis.add_argument("-d", "--data-num", "--data_num", type=int, default=1, metavar="N",
                           help="samples (default: 1)")
     analysis.add_argument("-sn", "--sensitive-nodes", "--sensitive_nodes", metavar="LIST", help="these nodes, in order")
-    analysis.add_argument("-q", "--qtype", default="float32", choices=("float32", "int16"),
+    analysis.add_argument("-q", "--qtype", default="float32", choices=QTYPES,
                           help="type they get (default: float32, not quantized)")
     analysis.add_argument("-sd", "--save-dir", "--save_dir", type=Path, metavar="DIR", help="folder for the figure")
-    _add_runall(sub("runall", "sensitivity, distributions, accumulated error and analysis, into one folder"))
+    runall = sub("runall", "sensitivity, distributions, accumulated error and analysis, into one folder")
+    _add_runall(runall)
+    _cache(runall)
+
+    worst = sub("select-sensitive-samples", "the samples on which quantization hurts most")
+    worst.add_argument("-m", "--metric", default="cosine-similarity", metavar="NAME",
+                       help="cosine-similarity (default), mse, mre, sqnr or chebyshev")
+    worst.add_argument("-n", "--num-sample", "--num_sample", type=int, default=1, metavar="N",
+                       help="how many (default: 1)")
+    worst.add_argument("-s", "--save-dir", "--save_dir", type=Path, metavar="DIR",
+                       help="also write them there, a folder per input, to be calibrated or debugged with")
 
     causes = sub("diagnose", "why the worst quantizers hurt, and what to do")
     causes.add_argument("-w", "--worst", type=int, default=5, metavar="N", help="how many (default: 5)")
     causes.add_argument("-d", "--data-num", "--data_num", type=int, default=4, metavar="N", help="samples (default: 4)")
+
+
+def _cache(parser: Parser) -> None:
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="folder that keeps results, to go on after a stop")
 
 
 def _add_runall(parser: Parser) -> None:
@@ -113,9 +130,11 @@ def _add_runall(parser: Parser) -> None:
         parser.add_argument(*flags, **how)
 
 
-def _run_plots(args: argparse.Namespace) -> str:
+def _run_plots(args: argparse.Namespace, session: Any) -> str:
     """The sub-commands that leave files: what they did, as text."""
+    from ptqlab.events import Watch
     from ptqlab.result import inspecting
+    from ptqlab.result.api import watched
 
     if args.sub == "plot-distribution":
         found = inspecting.plot_distribution(args.model, args.data, args.nodes_list, args.save_dir)
@@ -134,11 +153,31 @@ def _run_plots(args: argparse.Namespace) -> str:
         return "\n".join(f"{name}  {value}" for name, value in scores.items()) or "no node is that sensitive"
     names = ("save_dir", "ns_metrics", "output_node", "node_type", "data_num", "interested_nodes", "dis_nodes_list",
              "cw_nodes_list", "axis", "quantize_node", "non_quantize_node", "ae_metric", "pick_threshold",
-             "sensitive_nodes")
+             "sensitive_nodes", "cache")
     keywords = {name: getattr(args, name) for name in names}
-    inspecting.runall(args.model, args.data, **{**keywords, "ns_metrics": texts(args.ns_metrics)},
-                      verbose=truth(args.verbose, "--verbose"), average_mode=truth(args.average_mode, "--average-mode"))
+    keywords |= {"ns_metrics": texts(args.ns_metrics), "verbose": truth(args.verbose, "--verbose"),
+                 "average_mode": truth(args.average_mode, "--average-mode")}
+    watch = Watch()
+    watched(lambda: inspecting.runall(args.model, args.data, **keywords, watch=watch), watch, session.progress)
     return f"everything in {args.save_dir}"
+
+
+def _run_select(args: argparse.Namespace) -> str:
+    """`select-sensitive-samples`: a line per sample; with -s they are written as .npy."""
+    import numpy as np
+
+    from ptqlab.artifacts.files import atomic_path, safe_name
+    from ptqlab.debug.select import ranked_samples
+    from ptqlab.debug.source import folder_of
+
+    samples, order = ranked_samples(args.model, args.data, args.metric, args.num_sample)
+    if args.save_dir is not None:
+        for place, (number, _) in enumerate(order):
+            for name, array in samples[number].items():
+                file = f"{place:04}_{safe_name(samples.names[number])}.npy"
+                with atomic_path(folder_of(args.save_dir / safe_name(name)) / file) as path, path.open("wb") as handle:
+                    np.save(handle, array)
+    return "\n".join(f"{samples.names[number]}  {args.metric} {value:.6f}" for number, value in order)
 
 
 def texts(words: str) -> list[str]:
@@ -158,7 +197,7 @@ def run_debug(args: argparse.Namespace, session: Any) -> Any:
         told = diagnose(args.model, args.data, worst=args.worst, data_num=args.data_num)
         return Text("\n".join(spoken(str(one)) for one in told) or spoken("no quantizer costs more than -60 dB"))
     if args.sub not in ("plot-acc-error", "get-sensitivity-of-nodes"):
-        return Text(_run_plots(args))
+        return Text(_run_select(args) if args.sub == "select-sensitive-samples" else _run_plots(args, session))
     from ptqlab.result import debugging
 
     if args.sub == "plot-acc-error":
@@ -173,7 +212,8 @@ def run_debug(args: argparse.Namespace, session: Any) -> Any:
     watch = Watch()
     return watched(lambda: debugging.sensitivity_table(
         args.model, args.data, metrics=texts(args.metrics), output_node=args.output_node, node_type=args.node_type,
-        data_num=args.data_num, interested_nodes=args.interested_nodes, save_dir=args.save_dir, watch=watch,
+        data_num=args.data_num, interested_nodes=args.interested_nodes, save_dir=args.save_dir, cache=args.cache,
+        watch=watch,
     ), watch, session.progress)
 
 
@@ -191,10 +231,12 @@ def add_tune(parser: Parser) -> None:
     parser.add_argument("--calibration-data", action="append", metavar="[NAME=]DIR",
                         help="folder of calibration samples; NAME= for a model with several inputs, repeatable")
     parser.add_argument("--quant-config", type=Path, metavar="FILE.json", help="quant_config to start from")
-    parser.add_argument("--target", type=float, default=0.99, metavar="X", help="of the worst output (default: 0.99)")
+    parser.add_argument("--target", default="0.99", metavar="X",
+                        help="of the worst output (default: 0.99); none: as accurate as the limits allow")
     parser.add_argument("--metric", choices=("cosine-similarity", "sqnr"), default="cosine-similarity",
                         help="of the target; sqnr in dB (default: cosine-similarity)")
-    parser.add_argument("--max-tensors", type=int, metavar="N", help="most tensors to raise to int16")
+    parser.add_argument("--max-tensors", type=int, metavar="N",
+                        help="most tensors, weights and nodes to get wider types")
     parser.add_argument("--max-latency-us", type=float, metavar="US", help="most estimated latency of the BPU part")
     parser.add_argument("--save-dir", type=Path, metavar="DIR", help="folder for the results (default: working_dir)")
 
@@ -213,4 +255,8 @@ def run_tune(args: argparse.Namespace, session: Any) -> Any:
         keywords["calibration_data"] = folders(args.calibration_data)
     if args.config is None and session.march:
         keywords.setdefault("march", session.march)
-    return tune(args.config, target=args.target, metric=args.metric, progress=session.progress, **keywords)
+    try:
+        target = None if args.target.lower() == "none" else float(args.target)
+    except ValueError:
+        raise Usage(f"tune: --target takes a number or none, not {shorten(args.target)!r}") from None
+    return tune(args.config, target=target, metric=args.metric, progress=session.progress, **keywords)

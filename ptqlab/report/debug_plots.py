@@ -9,6 +9,7 @@ import numpy as np
 
 from ptqlab.artifacts.tables import printable
 from ptqlab.debug.distribution import Values
+from ptqlab.report.look import RAMP
 from ptqlab.report.plots import INK, RULE
 
 if TYPE_CHECKING:
@@ -95,12 +96,13 @@ def analysis_figure(scores: Mapping[str, Mapping[str, float]], metric: str) -> g
 
 def heatmap_figure(nodes: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]], metric: str,
                    *, higher: bool) -> go.Figure:
-    """Node x (part, type): sensitivity by colour, red is worst. None: not measured."""
+    """Node x (part, type): sensitivity by colour, the brightest is worst. None: not measured."""
     import plotly.graph_objects as go
 
     figure = go.Figure(go.Heatmap(
         x=list(columns), y=[escape(printable(n)) for n in nodes], z=[list(row) for row in values],
-        colorscale="RdYlGn" if higher else "RdYlGn_r", hovertemplate="%{y}<br>%{x}<br>%{z:.6g}<extra></extra>",
+        colorscale=[list(stop) for stop in RAMP], reversescale=higher,
+        hovertemplate="%{y}<br>%{x}<br>%{z:.6g}<extra></extra>",
         colorbar={"title": {"text": metric}},
     ))
     styled(figure, f"Sensitivity: {metric}", "", "")

@@ -65,14 +65,15 @@ def figure_svg(figure: go.Figure) -> str:
     layout = figure.layout
     height = int(layout.height or 420)
     traces = [t for t in figure.data if t.visible is not False]
-    x = _axis([_across(t) for t in traces], layout.xaxis, LEFT, WIDTH - RIGHT)
     y = _axis([_up(t) for t in traces], layout.yaxis, height - BOTTOM, TOP)
+    left = max(LEFT, 14 + 6.4 * max((len(words) for _, words in y.ticks()), default=0))
+    x = _axis([_across(t) for t in traces], layout.xaxis, left, WIDTH - RIGHT)
     if layout.yaxis.autorange == "reversed":
         y.start, y.end = y.end, y.start
     parts = [f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' "
              f"height='{height}' font-family='sans-serif' font-size='11' fill='{INK}' role='img'>"
              f"<rect width='{WIDTH}' height='{height}' fill='{PAPER}'/>"
-             f"<text x='{LEFT}' y='20' font-size='14'>{_text(layout.title.text)}</text>"]
+             f"<text x='{left}' y='20' font-size='14'>{_text(layout.title.text)}</text>"]
     parts += _frame(x, y, height, layout)
     for number, trace in enumerate(traces):
         colour = _colour(trace, PALETTE[number % len(PALETTE)])
@@ -123,10 +124,10 @@ def _frame(x: _Axis, y: _Axis, height: int, layout: Any) -> list[str]:
         parts.append(f"<line x1='{at}' x2='{at}' y1='{TOP}' y2='{foot}' stroke='{RULE}'/>"
                      f"<text x='{at}' y='{foot + 15}' text-anchor='middle'>{_text(words)}</text>")
     for at, words in y.ticks():
-        parts.append(f"<line x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{at}' y2='{at}' stroke='{RULE}'/>"
-                     f"<text x='{LEFT - 6}' y='{at + 4}' text-anchor='end'>{_text(words)}</text>")
+        parts.append(f"<line x1='{x.start}' x2='{x.end}' y1='{at}' y2='{at}' stroke='{RULE}'/>"
+                     f"<text x='{x.start - 6}' y='{at + 4}' text-anchor='end'>{_text(words)}</text>")
     middle = (TOP + foot) / 2
-    parts.append(f"<text x='{(LEFT + WIDTH - RIGHT) / 2}' y='{height - 12}' text-anchor='middle'>"
+    parts.append(f"<text x='{(x.start + x.end) / 2}' y='{height - 12}' text-anchor='middle'>"
                  f"{_text(layout.xaxis.title.text)}</text>"
                  f"<text x='14' y='{middle}' text-anchor='middle' transform='rotate(-90 14 {middle})'>"
                  f"{_text(layout.yaxis.title.text)}</text>")
@@ -208,7 +209,8 @@ def _cells(trace: Any, x: _Axis, y: _Axis, colour: str) -> list[str]:
         for column, value in zip(trace.x, row, strict=True):
             if not np.isfinite(value):
                 continue
-            shade = _ramp(trace.colorscale, (value - low) / (high - low or 1.0))
+            share = (value - low) / (high - low or 1.0)
+            shade = _ramp(trace.colorscale, 1.0 - share if trace.reversescale else share)
             ink = "#000" if sum(shade) > 380 else "#fff"
             left, top = x(column) - width / 2, y(name) - height / 2
             parts.append(f"<rect x='{left:.2f}' y='{top:.2f}' width='{width:.2f}' height='{height:.2f}' "

@@ -1,6 +1,6 @@
 """The debugger's functions under the names and with the defaults of hmct-debugger; files as it writes them.
 
-Figures are html pages that open offline; `plotly.min.js` lies beside them once.
+Figures are html pages that open offline, `plotly.min.js` beside them once, and still drawings (svg).
 """
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ptqlab.debug.source import MetricNames, all_metrics_of, first_samples, fold
 from ptqlab.errors import Finding, PtqError
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import accumulated_figure
+from ptqlab.report.still import figure_svg
 from ptqlab.result.shown import Text
+from ptqlab.workers import session_store
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -30,7 +32,7 @@ def get_sensitivity_of_nodes(
     model_or_file: Any, calibrated_data: Any = None, metrics: MetricNames = "cosine-similarity",
     output_node: str | None = None, node_type: str = "node", data_num: int | None = 1, verbose: bool = False,
     interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None, *,
-    watch: Watch | None = None,
+    cache: str | Path | None = None, watch: Watch | None = None,
 ) -> dict[str, dict[str, str]]:
     """{node: {metric: "<number>"}}, worst first: each node alone quantized in the float model.
 
@@ -43,12 +45,14 @@ def get_sensitivity_of_nodes(
     verbose           print the table
     interested_nodes  only these nodes; a list inside of the list is quantized as one
     save_dir          folder for `<node_type>_sensitivity.log`
+    cache             folder that keeps results for later sessions; this one remembers them anyway
 
-    Exact: equal to one full run per node. Stopping keeps the nodes that are done. Raises PtqError with all problems.
+    Exact: equal to one full run per node. Stopping keeps the nodes that are done, and the next call goes on.
+    Raises PtqError with all problems.
     """
     found = sensitivity_table(
         model_or_file, calibrated_data, metrics=metrics, output_node=output_node, node_type=node_type,
-        data_num=data_num, interested_nodes=interested_nodes, save_dir=save_dir, watch=watch)
+        data_num=data_num, interested_nodes=interested_nodes, save_dir=save_dir, cache=cache, watch=watch)
     if verbose:
         print(found)
     return found.scores
@@ -66,7 +70,7 @@ def sensitivity_table(
     model_or_file: Any, calibrated_data: Any = None, *, metrics: MetricNames = "cosine-similarity",
     output_node: str | None = None, node_type: str = "node", data_num: int | None = 1,
     interested_nodes: str | Sequence[Nested] | None = None, save_dir: str | Path | None = None,
-    watch: Watch | None = None,
+    cache: str | Path | None = None, watch: Watch | None = None,
 ) -> SensitivityTable:
     """`get_sensitivity_of_nodes` with its table."""
     chosen = all_metrics_of(metrics)
@@ -77,7 +81,7 @@ def sensitivity_table(
     kind = "node" if interested_nodes is not None else node_type
     watch = watch or Watch()
     scores = score(Effects(network, output_node), choices_of(network, node_type, interested_nodes), samples, chosen,
-                   watch)
+                   watch, store=session_store(folder_of(cache) if cache is not None else None))
     if not scores.complete:
         watch.finding(Finding("PTQ556", f"stopped: {len(scores.values)} nodes were measured, not all on every sample"))
     found = as_strings(scores)
@@ -99,7 +103,8 @@ def plot_acc_error(
     non_quantize_node  all but these are quantized; exactly one of the two is given
     metric             cosine-similarity, mse, mre, sqnr or chebyshev
     average_mode       running mean along the graph
-    save_dir           folder for `accumulated_error.html`, None: no file;  data_num: number of samples, None: all
+    save_dir           folder for `accumulated_error.html` and `.svg`, None: no files
+    data_num           number of samples, None: all
 
     A flat list gives one curve per entry; a list of lists one per inner list, named partial_qmodel_0, ...
     Raises PtqError; where the choice of nodes has no meaning it is a ValueError too.
@@ -116,11 +121,12 @@ def plot_acc_error(
 
 
 def write_figure(figure: go.Figure, path: Path) -> Path:
-    """A figure as an html page that needs no network."""
+    """A figure as an html page that needs no network, and as a still drawing beside it."""
     from plotly.offline import get_plotlyjs
 
     script = path.with_name("plotly.min.js")
     if not script.exists():
         atomic_write(script, get_plotlyjs())
     atomic_write(path, figure.to_html(include_plotlyjs="directory", full_html=True))
+    atomic_write(path.with_name(f"{path.name.removesuffix('.html')}.svg"), figure_svg(figure))
     return path

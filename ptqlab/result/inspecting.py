@@ -36,7 +36,8 @@ def plot_distribution(
 ) -> dict[str, Any]:
     """{name: figure}: histograms of weights, activations (HzCalibration nodes) or of a node's output and its error.
 
-    Of a node "quantized" is its output in the whole calibrated model. save_dir: one page per name, None: no files.
+    Of a node "quantized" is its output in the whole calibrated model. save_dir: a page and a drawing per name, None:
+    no files.
     """
     network, samples = open_source(model_or_file, calibrated_data)
     found = values_of(network, _names(nodes_list), first_samples(samples, data_num))
@@ -88,8 +89,8 @@ def sensitivity_analysis(
     model; {node: {output: score}} with `output_separated`, else the mean over the outputs.
 
     sensitive_nodes  None: those whose sensitivity is worse than pick_threshold by the metric
-    qtype            "float32" (not quantized) or "int16"
-    save_dir         folder for `sensitivity_analysis.html`
+    qtype            "float32" (not quantized), "int16", "dual-int16" or "float16"
+    save_dir         folder for `sensitivity_analysis.html` and `.svg`
     """
     chosen = metrics_of(metric, "metric")[0]
     network, samples = open_source(model_or_file, calibrated_data)
@@ -115,12 +116,15 @@ def runall(
     cw_nodes_list: str | Sequence[Nested] | None = None, axis: int | None = None,
     quantize_node: str | Sequence[Nested] | None = None, non_quantize_node: str | Sequence[Nested] | None = None,
     ae_metric: str = "cosine-similarity", average_mode: bool = False, pick_threshold: float = 0.999,
-    sensitive_nodes: str | Sequence[Nested] | None = None, *, watch: Watch | None = None,
+    sensitive_nodes: str | Sequence[Nested] | None = None, *, cache: str | Path | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, Mapping[str, Any]]:
     """Everything: sensitivity, distributions and box plots of the five worst, accumulated error, sensitivity analysis.
 
     Files go to `node_sensitivity`, `data_distribution`, `channelwise_distribution`, `accumulate_error` and
     `sensitivity_analysis` in `save_dir`. Lists that are None follow from the sensitivity. Gives {step: its result}.
+    A stop leaves the files of the steps that are done, and the next call finds the sensitivities that were measured:
+    those of this session, or in the folder `cache`.
     """
     folder = folder_of(save_dir)
     source = open_source(model_or_file, calibrated_data)
@@ -130,7 +134,7 @@ def runall(
     worst: list[str] = []
     for kind in kinds:
         told = sensitivity_table(network, data, metrics=ns_metrics, output_node=output_node, node_type=kind,
-                                 data_num=None, interested_nodes=interested_nodes, watch=watch)
+                                 data_num=None, interested_nodes=interested_nodes, cache=cache, watch=watch)
         if verbose:
             print(told)
         atomic_write(folder_of(folder / "node_sensitivity") / f"sensitivity_of_{kind}.log", f"{told}\n")

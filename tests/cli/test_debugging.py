@@ -1,12 +1,14 @@
 """The verbs debug and tune: flags as hmct-debugger has them, results as the Python functions give them."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from debug_nets import written
 
-from ptqlab.cli.debugging import truth
+from ptqlab.cli.debugging import QTYPES, truth
 from ptqlab.cli.main import main
 from ptqlab.cli.parser import build, parse
+from ptqlab.debug import raising
 from ptqlab.errors import PtqError
 from ptqlab.examples import digits
 
@@ -71,6 +73,19 @@ def test_sensitivity_of_a_run_and_of_a_file(tmp_path, capsys, monkeypatch):
     assert main(["sensitivity", model, data, "--run", "out"]) == 2 and "or --run" in capsys.readouterr().err
 
 
+def test_the_worst_samples_become_a_folder(tmp_path, capsys):
+    """A line per sample, worst first; the folder holds them and can be debugged with."""
+    model, data = (str(p) for p in written(tmp_path))
+    out = tmp_path / "worst"
+    assert main(["debug", "select-sensitive-samples", model, data, "-m", "sqnr", "-n", "2", "-s", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and float(lines[0].split()[-1]) <= float(lines[1].split()[-1])
+    files = sorted((out / "x").iterdir())
+    assert [f.name for f in files] == [f"000{i}_{line.split()[0]}.npy" for i, line in enumerate(lines)]
+    assert (np.load(files[0]) == np.load(tmp_path / "data" / f"{lines[0].split()[0]}.npy")).all()
+    assert main(["debug", "get-sensitivity-of-nodes", model, str(out / "x")]) == 0
+
+
 def test_tune_from_the_command_line(tmp_path, capsys):
     """A configuration, a target it meets at once; the files lie where they were asked for."""
     config = digits.write_config(tmp_path / "example")
@@ -82,6 +97,7 @@ def test_tune_from_the_command_line(tmp_path, capsys):
 
 @pytest.mark.parametrize(("words", "answer"), [
     (["debug"], "required: SUB"), (["debug", "diagnoses", "m", "d"], "invalid choice: 'diagnoses'"),
+    (["tune", "-c", "a.yaml", "--target", "much"], "takes a number or none"),
     (["tune"], "give -c FILE"), (["tune", "-c", "a.yaml", "-m", "b.onnx"], "give -c FILE"),
 ])
 def test_lines_that_are_not_taken(words, answer, capsys):
@@ -99,4 +115,5 @@ def test_truth_as_text():
 def test_documented_defaults():
     """Defaults of hmct-debugger."""
     args = parse(build(), ["debug", "get-sensitivity-of-nodes", "m.onnx", "d"])
+    assert QTYPES == raising.QTYPES
     assert (args.metrics, args.node_type, args.data_num, args.save_dir) == ("cosine-similarity", "node", 1, None)

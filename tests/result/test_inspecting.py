@@ -2,14 +2,21 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import numpy as np
 import pytest
 from debug_nets import network, written
 
+import ptqlab
 from ptqlab import debug
+from ptqlab.artifacts.files import safe_name
+from ptqlab.debug.cuts import Prepared
 from ptqlab.debug.distribution import values_of
-from ptqlab.errors import PtqError
+from ptqlab.errors import Interrupted, PtqError
+from ptqlab.events import Watch
+from ptqlab.examples import digits
+from ptqlab.workers import MemoryStore
 
 NAMES = ["w0_conv0_HzCalibration", "x_HzCalibration", "conv1"]
 
@@ -32,7 +39,8 @@ def test_pages_of_distributions(tmp_path):
     assert list(figures) == NAMES
     assert [t.name for t in figures["conv1"].data] == ["float", "quantized", "error", "max |x|"]
     assert len(figures["x_HzCalibration"].layout.shapes) == 2
-    assert {p.name for p in (tmp_path / "d").iterdir()} == {*(f"{n}.html" for n in NAMES), "plotly.min.js"}
+    assert {p.name for p in (tmp_path / "d").iterdir()} == {
+        *(f"{n}.{kind}" for n in NAMES for kind in ("html", "svg")), "plotly.min.js"}
     boxes = debug.get_channelwise_data_distribution(model, data, NAMES[:1], save_dir=None)
     assert len(boxes[NAMES[0]].data[0].median) == 8
     with pytest.raises(PtqError, match="axis of"):
@@ -69,6 +77,8 @@ def test_raising_all_nodes_gives_the_float_model(tmp_path):
     assert 0 < wide[nodes[-1]]["y"] < scores[nodes[0]] / 100
     assert debug.sensitivity_analysis(model, data, pick_threshold=0.0) == {}
     assert (tmp_path / "sensitivity_analysis.html").is_file()
+    half = debug.sensitivity_analysis(model, data, "mse", sensitive_nodes=nodes, qtype="float16")
+    assert 0 < half[nodes[-1]] < scores[nodes[0]] / 100 and half != wide
     with pytest.raises(PtqError, match="float32, int16"):
         debug.sensitivity_analysis(model, data, qtype="int4", sensitive_nodes=nodes)
 
@@ -86,3 +96,41 @@ def test_everything_at_once(tmp_path):
     assert len(found["data_distribution"]) == len(found["channelwise_distribution"]) == 4 + 5
     nodes = debug.runall(model, data, tmp_path / "nodes", node_type=["node"])
     assert "conv0" in nodes["sensitivity_of_node"] and "w0_conv0_HzCalibration" in nodes["data_distribution"]
+
+
+def test_everything_of_a_saved_run(tmp_path):
+    """runall on the files of a saved run and a folder writes the whole tree, drawings beside the pages."""
+    config = digits.write_config(tmp_path / "example")
+    ptqlab.compile(config, working_dir=tmp_path / "out", skip="compile", progress=False).save(tmp_path / "saved")
+    [model] = (tmp_path / "saved").glob("*_calibrated_model.onnx")
+    [data] = [p for p in (tmp_path / "example").iterdir() if p.is_dir()]
+    found = debug.runall(model, data, tmp_path / "all", data_num=2)
+    tree = tmp_path / "all"
+    assert {p.stem for p in (tree / "data_distribution").glob("*.svg")} == {
+        p.stem for p in (tree / "data_distribution").glob("*.html")} == {safe_name(n) for n in
+                                                                       found["data_distribution"]}
+    for place in ("accumulate_error/accumulated_error", "sensitivity_analysis/sensitivity_analysis"):
+        assert all((tree / f"{place}.{kind}").stat().st_size > 500 for kind in ("html", "svg"))
+    assert len((tree / "node_sensitivity" / "sensitivity_of_weight.log").read_text().splitlines()) > 5
+
+
+def test_runall_goes_on_after_a_stop(tmp_path, monkeypatch):
+    """Stopped in the first step, nothing of the later ones is there; called again, it measures the rest."""
+    monkeypatch.setattr("ptqlab.workers.stores._session", MemoryStore())
+    model, data = written(tmp_path)
+    watch, measured = Watch(), []
+    watch.listeners.append(lambda e: watch.stop() if e.kind == "step" and e.done == 3 else None)
+    with pytest.raises(Interrupted):
+        debug.runall(model, data, tmp_path / "all", cache=tmp_path / "kept", watch=watch)
+    assert not (tmp_path / "all" / "data_distribution").exists()
+    [kept] = (tmp_path / "kept").iterdir()
+    done = len(json.loads(kept.read_text()))
+    assert done == 3
+    monkeypatch.setattr("ptqlab.workers.stores._session", MemoryStore())
+    outputs = Prepared.outputs
+    monkeypatch.setattr(Prepared, "outputs", lambda self, label, known: measured.append(label) or outputs(
+        self, label, known))
+    again = debug.runall(model, data, tmp_path / "all", cache=tmp_path / "kept")
+    labels = [*again["sensitivity_of_weight"], *again["sensitivity_of_activation"]]
+    assert len([m for m in measured if m in labels]) == len(labels) - done
+    assert (tmp_path / "all" / "sensitivity_analysis").is_dir()
