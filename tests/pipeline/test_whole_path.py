@@ -19,8 +19,9 @@ from ptqlab.passes import optimize
 from ptqlab.placement import Ask, Asks
 
 ALL = EDGES | MODELS
-# far off by nature: next to nothing, not finite, a divisor or a weight whose values int8 rounds to zero
-NO_COSINE = {"broken_weights", "tiny_values", "infinities_inside", "masks", "arithmetic", "constant_beside_large"}
+# far off by nature: next to nothing, not finite, a divisor or a weight whose values int8 rounds to zero, a logarithm
+NO_COSINE = {"broken_weights", "tiny_values", "infinities_inside", "masks", "arithmetic", "constant_beside_large",
+             "log_spectrum"}
 
 
 def float_outputs(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
