@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from traitlets import Bool, Enum
 
 from ptqlab.cli.parser import LANGUAGES, MARCHES, Done, Parser, Usage, build, parse
+from ptqlab.errors import told
 from ptqlab.report.words import set_language, spoken
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class PtqMagics(Magics):
         except Done:
             return None
         except Usage as error:
-            raise UsageError(spoken(str(error))) from None
+            raise UsageError(told(error)) from None
         except ValueError as error:
             if isinstance(error, UnicodeError) or "quotation" not in str(error):
                 raise

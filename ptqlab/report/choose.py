@@ -24,7 +24,7 @@ def headline(record: Record) -> str:
     bpu = sum(row.on == "BPU" for row in record.nodes)
     samples = say("samples", n=record.samples) if record.samples else say("no_samples")
     counts = say("counts", nodes=len(record.nodes), bpu=bpu, cpu=len(record.nodes) - bpu, samples=samples)
-    return f"{say('result', model=record.model, march=record.march)}: {counts}"
+    return say("said_of", what=say("result", model=record.model, march=record.march), words=counts)
 
 
 def partial(record: Record) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptqlab.artifacts.tables import MISSING, explain_nan, has_nan, number, printable
+from ptqlab.artifacts.tables import MISSING, explain_nan, has_nan, number, printable, width
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.report import html
 from ptqlab.report.words import say, spoken, told
@@ -67,9 +67,9 @@ class Explanation:
 
     def __str__(self) -> str:
         pairs = self.lines()
-        longest = max(len(what) for what, _ in pairs)
+        longest = max(width(what) for what, _ in pairs)
         return "\n".join([printable(f"{self.row.node} ({self.row.node_type})"),
-                          *(f"  {what:<{longest}}  {printable(words)}" for what, words in pairs)])
+                          *(f"  {what}{' ' * (longest - width(what))}  {printable(words)}" for what, words in pairs)])
 
     __repr__ = __str__
 

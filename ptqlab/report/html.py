@@ -14,7 +14,7 @@ from ptqlab.artifacts.tables import explain_nan, has_nan, number, printable
 from ptqlab.errors import Finding
 from ptqlab.report.chart import strip_chart
 from ptqlab.report.choose import headline, partial, worst_nodes
-from ptqlab.report.words import language, say, spoken
+from ptqlab.report.words import hint_of, language, say, spoken
 from ptqlab.stages.record import NodeRow, Record
 
 STYLE = """
@@ -124,8 +124,7 @@ def finding_block(findings: Sequence[Finding]) -> str:
 def _finding_list(findings: Sequence[Finding]) -> str:
     items = []
     for finding in findings[:SHOWN_FINDINGS]:
-        do = f"{text(say('do'))}: {text(spoken(finding.hint))}"
-        hint = f"<br><span class='ptqlab-quiet'>{do}</span>" if finding.hint else ""
+        hint = f"<br><span class='ptqlab-quiet'>{text(hint_of(finding))}</span>" if finding.hint else ""
         items.append(f"<li><b>{text(say(finding.severity))}</b> <code>{text(finding.code)}</code> "
                      f"{text(spoken(finding.message))}{hint}</li>")
     rest = len(findings) - SHOWN_FINDINGS

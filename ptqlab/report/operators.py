@@ -10,7 +10,7 @@ from ptqlab.ops.page import Row as Operator
 from ptqlab.ops.table import OPERATORS
 from ptqlab.platforms import platform
 from ptqlab.report.page import Page
-from ptqlab.report.words import say, spoken
+from ptqlab.report.words import say, spoken, spoken_word
 
 COLUMNS = ("Operator", "ON", "Role", "Engine", "Types", "Rules", "Source")
 
@@ -39,16 +39,16 @@ def operators_page(rows: tuple[Operator, ...], march: str | None) -> Page:
     shown = Page(say("ops_title", march=march or say("ops_every")))
     if len(rows) == 1:
         row = rows[0]
-        shown.line(f"{row.op_type}: {row.on}, {row.role}, {row.engine}, {', '.join(row.types) or 'float32'} "
-                  f"({row.source})")
+        facts = (row.on, spoken_word(row.role), row.engine, ", ".join(row.types) or "float32")
+        shown.line(f"{row.op_type}: {', '.join(facts)} ({spoken_word(row.source)})")
         if row.note:
             shown.line(spoken(row.note))
         shown.heading(say("rules"))
         for rule in row.rules or (say("no_rules"),):
             shown.line(f"- {spoken(rule)}")
         return shown
-    shown.table(COLUMNS, [(r.op_type, r.on, r.role, r.engine, ", ".join(r.types) or "float32",
-                          str(len(r.rules) or "--"), r.source) for r in rows])
+    shown.table(COLUMNS, [(r.op_type, r.on, spoken_word(r.role), r.engine, ", ".join(r.types) or "float32",
+                          str(len(r.rules) or "--"), spoken_word(r.source)) for r in rows])
     shown.line(say("ops_more"))
     return shown
 

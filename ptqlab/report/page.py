@@ -1,4 +1,7 @@
-"""A page: headings, paragraphs and tables, written once and shown as text and as html."""
+"""A page: headings, paragraphs and tables, written once and shown as text and as html.
+
+What is a message made in English (title, headings, lines, findings) is shown in the language of views.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +10,7 @@ from dataclasses import dataclass, field
 from ptqlab.artifacts.tables import grid, printable
 from ptqlab.errors import Finding
 from ptqlab.report import html
-from ptqlab.report.words import say, spoken
+from ptqlab.report.words import hint_of, say, spoken
 
 
 @dataclass(frozen=True)
@@ -17,10 +20,10 @@ class Heading:
     words: str
 
     def text(self) -> str:
-        return f"\n{printable(self.words)}:"
+        return "\n" + printable(say("titled", words=spoken(self.words)))
 
     def html(self) -> str:
-        return html.heading(self.words)
+        return html.heading(spoken(self.words))
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,10 @@ class Line:
     words: str
 
     def text(self) -> str:
-        return f"  {printable(self.words)}"
+        return f"  {printable(spoken(self.words))}"
 
     def html(self) -> str:
-        return f"<div>{html.text(self.words)}</div>"
+        return f"<div>{html.text(spoken(self.words))}</div>"
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Findings:
         for finding in sorted(self.findings, key=lambda f: f.severity != "warning"):
             lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {spoken(finding.message)}"))
             if finding.hint:
-                lines.append(printable(f"      {say('do')}: {spoken(finding.hint)}"))
+                lines.append(printable(f"      {hint_of(finding)}"))
         return "\n".join(lines) or f"  {say('no_findings')}"
 
     def html(self) -> str:
@@ -110,9 +113,9 @@ class Page:
 
     def text(self) -> str:
         """The page for a terminal."""
-        return "\n".join([printable(self.title), *(text for part in self.parts if (text := part.text()))])
+        return "\n".join([printable(spoken(self.title)), *(text for part in self.parts if (text := part.text()))])
 
     def html(self) -> str:
         """The page for a notebook; every text escaped."""
         inner = "".join(part.html() for part in self.parts)
-        return html.frame(f"<div class='ptqlab-head'>{html.text(self.title)}</div>{inner}")
+        return html.frame(f"<div class='ptqlab-head'>{html.text(spoken(self.title))}</div>{inner}")

@@ -73,7 +73,7 @@ def check_headline(record: Record) -> str:
     bpu = sum(row.on == "BPU" for row in record.nodes)
     counts = say("check_counts", nodes=len(record.nodes), bpu=bpu, cpu=len(record.nodes) - bpu,
                  segments=say("segments", n=record.segments))
-    return f"{say('result', model=record.model, march=record.march)}: {counts}"
+    return say("said_of", what=say("result", model=record.model, march=record.march), words=counts)
 
 
 def some(names: list[str] | tuple[str, ...], limit: int = SHOWN_NAMES) -> str:

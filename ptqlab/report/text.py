@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ptqlab.artifacts.tables import grid, number, output_table, printable
 from ptqlab.report.choose import headline, partial, worst_nodes
-from ptqlab.report.words import say, spoken
+from ptqlab.report.words import hint_of, say, spoken
 from ptqlab.stages.record import Record
 
 WORST_COLUMNS = ("Node", "NodeType", "ON", "Granted", "Calibrated Cosine", "Quantized Cosine")
@@ -18,15 +18,15 @@ def summary(record: Record, folder: Path | None = None, *, worst: int = 5) -> st
         parts.append(why)
     parts += ["", output_table(record)]
     rows = worst_nodes(record, worst)
-    parts += ["", f"{say('worst')}:" if rows else say("not_compared")]
+    parts += ["", say("titled", words=say("worst")) if rows else say("not_compared")]
     if rows:
         parts.append(grid(WORST_COLUMNS, [
             (r.node, r.node_type, r.on, r.granted, number(r.calibrated_cosine), number(r.quantized_cosine))
             for r in rows]))
     if record.findings:
-        parts += ["", f"{say('findings')}:", *(finding_lines(record))]
+        parts += ["", say("titled", words=say("findings")), *(finding_lines(record))]
     if folder is not None and record.artifacts:
-        parts += ["", f"{say('artifacts', folder=folder)}:"]
+        parts += ["", say("titled", words=say("artifacts", folder=folder))]
         longest = max(map(len, record.artifacts))
         parts += [f"  {key:<{longest}}  {printable(name)}" for key, name in record.artifacts.items()]
     return "\n".join(parts)
@@ -38,5 +38,5 @@ def finding_lines(record: Record) -> list[str]:
     for finding in sorted(record.findings, key=lambda f: f.severity != "warning"):
         lines.append(printable(f"  {say(finding.severity)}  {finding.code}  {spoken(finding.message)}"))
         if finding.hint:
-            lines.append(printable(f"      {say('do')}: {spoken(finding.hint)}"))
+            lines.append(printable(f"      {hint_of(finding)}"))
     return lines

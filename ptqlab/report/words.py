@@ -34,6 +34,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "note": ("note", "说明"),
     "notes": ("notes: {n}", "说明：{n} 条"),
     "do": ("Do", "建议"),
+    "titled": ("{words}:", "{words}："),
+    "said_of": ("{what}: {words}", "{what}：{words}"),
     "more": ("and {n} more", "另有 {n} 条"),
     "artifacts": ("Artifacts in {folder}", "产物目录 {folder}"),
     "chart": ("Cosine per node, in graph order", "逐节点余弦（按图顺序）"),
@@ -315,8 +317,13 @@ def spoken_word(word: str) -> str:
 
 def told(finding: Finding) -> str:
     """A finding on one line, in the current language: code, message, and what to do."""
-    tail = f" {say('do')}: {spoken(finding.hint)}" if finding.hint else ""
+    tail = f" {hint_of(finding)}" if finding.hint else ""
     return f"{finding.code} {spoken(finding.message)}{tail}"
+
+
+def hint_of(finding: Finding) -> str:
+    """What to do about a finding, in the current language, with the word that says so."""
+    return say("said_of", what=say("do"), words=spoken(finding.hint))
 
 
 # errors is below this package and shows its refusals through what it is given here

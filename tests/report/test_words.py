@@ -1,4 +1,5 @@
 """The word table and the language switch."""
+import re
 import string
 
 import pytest
@@ -28,8 +29,12 @@ def test_every_word_is_used():
     from pathlib import Path
 
     root = Path(words.__file__).parents[1]
-    sources = "\n".join(p.read_text(encoding="utf-8") for p in root.rglob("*.py") if p.name != "words.py")
-    unused = [key for key in words._WORDS if f'"{key}"' not in sources and f"'{key}'" not in sources]
+    own = Path(words.__file__).read_text(encoding="utf-8").split("_state =")[1]
+    sources = own + "\n".join(p.read_text(encoding="utf-8") for p in root.rglob("*.py") if p.name != "words.py")
+    # say(f"color_{name}") says every word that begins so
+    families = tuple(re.findall(r"say\(f[\"']([a-z]+(?:_[a-z]+)*_)\{", sources))
+    unused = [key for key in words._WORDS if f'"{key}"' not in sources and f"'{key}'" not in sources
+              and not key.startswith(families)]
     assert set(unused) <= {"warning", "note", "calibrated", "quantized"}  # said by a finding's severity, a field's name
 
 

@@ -118,4 +118,38 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a name of the column Node", "Node 列中的名称"),
     ("see run.nodes for the names", "名称见 run.nodes"),
     ("nan: {record}", "nan：{record}"),
+    # ptqlab/widgets/grid.py
+    ("a setting with an effect", "起作用的设置"),
+    ("the text of a JSON file: {...}", "JSON 文件的文本：{...}"),
+    # ptqlab/widgets/grid_edits.py
+    ("a {level} of the model", "模型中的{level|word}"),
+    # ptqlab/widgets/grid_rules.py
+    ("{node}: input {index} is no quantized tensor. {reason}", "{node}：输入 {index} 不是量化张量。{reason}"),
+    ("{node}: input {index} was asked for {value}, given {given}. {reason}",
+     "{node}：输入 {index} 要求 {value}，得到 {given}。{reason}"),
+    ("{node} reads no tensor from memory. {reason}", "{node} 没有从内存读取张量。{reason}"),
+    ("{node} decides on the threshold of no tensor. {reason}", "{node} 不决定任何张量的阈值。{reason}"),
+    # ptqlab/cli/verbs.py
+    (", or {verb} -o FILE.html writes a page", "，或用 {verb} -o FILE.html 写成网页"),
+    ("{verb}: a widget, which needs a notebook: %ptq {verb2}{instead}",
+     "{verb}：这是控件，需要在 notebook 中使用：%ptq {verb2}{instead}"),
+    # ptqlab/cli/debugging.py
+    ("{n_found} pages in {save_dir}", "{save_dir} 中有 {n_found} 个页面"),
+    ("no node is that sensitive", "没有这么敏感的节点"),
+    ("everything in {save_dir}", "全部结果在 {save_dir}"),
+    ("no quantizer costs more than -60 dB", "没有量化器的损失超过 -60 dB"),
+    ("{n_data} curves: {save_dir}", "{n_data} 条曲线：{save_dir}"),
+    ("True or False", "True 或 False"),
+    ("tune: give -c FILE (a YAML configuration), or -m FILE with --march and --calibration-data",
+     "tune：给出 -c FILE（YAML 配置），或 -m FILE 加 --march 和 --calibration-data"),
+    ("tune: --target takes a number or none, not {target}", "tune：--target 取一个数或 none，而不是 {target}"),
+    # ptqlab/report/timeline.py
+    ("an estimate that ptqlab wrote", "由 ptqlab 写出的性能预估"),
+    ("{value} is no time", "{value} 不是时间"),
+    ("a run without an estimate", "没有性能预估的运行"),
+    ("a run that was compiled", "完成编译的运行"),
+    ("compile without skip", "编译时不用 skip"),
+    # ptqlab/report/operators.py
+    ("an operator of the table; what is not listed runs on the CPU", "算子表中的算子；不在表中的算子在 CPU 上运行"),
+    ("ptqlab ops lists them", "用 ptqlab ops 列出"),
 )

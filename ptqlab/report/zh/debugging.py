@@ -29,7 +29,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a threshold that clips nothing", "使用不截断任何值的阈值"),
     # ptqlab/debug/diagnosis.py
     ("{node} ({quantizer}): {x}. {sentence} Here: {found}. Do: {what}.",
-     "{node}（{quantizer}）：{x}。{sentence}此处：{found}。建议：{what}。"),
+     "{node}（{quantizer}）：{x|word}。{sentence}此处：{found}。建议：{what}。"),
     # ptqlab/debug/accumulate.py
     ("both or neither of quantize_node, non_quantize_node", "quantize_node 与 non_quantize_node 都给了或都没给"),
     ("one of them", "两者之一"),
@@ -137,4 +137,22 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/result/views.py
     ("last sensitivity", "上一次敏感度"),
     ("last tune", "上一次调优"),
+    # ptqlab/debug/measured.py
+    ("cannot be sent to other processes: {error}", "无法发送到其他进程：{error}"),
+    ("a function of a module", "模块中的函数"),
+    ("or let threads do it: executor='threads'", "或使用线程：executor='threads'"),
+    # ptqlab/debug/source.py
+    ("two metrics named {n}", "两个指标都叫 {n}"),
+    ("names that differ", "互不相同的名称"),
+    # ptqlab/result/sensitivity.py
+    (", quick: fewer samples for nodes that hurt little", "，quick：影响小的节点使用较少的样本"),
+    # ptqlab/result/tuner.py
+    ("without {x}", "不含 {x}"),
+    ("{word} for {nodes}", "{nodes} 用 {word}"),
+    # ptqlab/result/tuning.py
+    ("tune: no target, the best within the limits", "tune：没有目标，取限制之内的最好结果"),
+    ("{dual} operators more with weights in int16, {float16} nodes more in float16",
+     "权重为 int16 的算子多 {dual} 个，float16 的节点多 {float16} 个"),
+    ("{metrics} or a function", "{metrics} 或一个函数"),
+    ("a finite number, or None for the best", "有限的数，或用 None 表示取最好结果"),
 )

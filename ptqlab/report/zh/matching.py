@@ -22,7 +22,9 @@ WEAK = 12
 # bounds on what is looked at: a text may come from a file
 DEEPEST, LONGEST, MOST_PARTS = 5, 4000, 24
 PLAIN = re.compile(r"\S+((,| or| and) \S+)*|'.*'|\".*\"")
-CHINESE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
+# Chinese with its marks; Chinese words alone; what is set off from them by a space
+CHINESE, IDEOGRAPH = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]"), re.compile(r"[\u4e00-\u9fff]")
+BESIDE = re.compile(r"[\w/$%.*<\[{-]", re.ASCII)
 DTYPES = "float|float16|float32|double|bool|string|untyped|bfloat16|complex64|complex128"
 # what a hole of this name takes, and nothing else
 ONLY = {"n": re.compile(r"\d+"), "dtype": re.compile(rf"u?int\d+|{DTYPES}")}
@@ -171,7 +173,7 @@ class _Reading:
             elif kind == "or":
                 value = value.replace(" or ", " 或 ")
             out = _beside(out, pattern.chinese[at : hole.start()])
-            out = _beside(out, found.text) if found else out + value
+            out = _beside(out, found.text if found else value)
             at = hole.end()
         out = _beside(out, pattern.chinese[at:])
         return Told(out, pattern.weight + sum(t.score for t in told.values() if t), complete)
@@ -221,10 +223,13 @@ class _Reading:
 
 
 def _beside(left: str, right: str) -> str:
-    """Two texts side by side: no space between Chinese and Chinese, no full stop before a bracket that closes."""
+    """Two texts side by side: a space between Chinese and other words, none between Chinese and Chinese."""
     if left.endswith("。") and right.startswith("）"):
         return left.removesuffix("。") + right
     ends, starts = left.rstrip(" "), right.lstrip(" ")
-    if ends and starts and CHINESE.match(ends[-1]) and CHINESE.match(starts[0]):
+    if not ends or not starts:
         return ends + starts
-    return left + right
+    if CHINESE.match(ends[-1]) and CHINESE.match(starts[0]):
+        return ends + starts
+    one, other = sorted((ends[-1], starts[0]), key=lambda c: not IDEOGRAPH.match(c))
+    return f"{ends} {starts}" if IDEOGRAPH.match(one) and BESIDE.match(other) else left + right

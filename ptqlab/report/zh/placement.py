@@ -62,4 +62,12 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("int16, as dual-int16 has no int32 output", "int16（dual-int16 没有 int32 输出）"),
     ("{tail_word} at high precision", "高精度的 {tail_word}"),
     ("CPU: it runs where {gone} does, which is on the CPU.", "CPU：它与 {gone} 在同一处运行，即 CPU 上。"),
+    ("CPU: it only moves data and stands at the head of the graph, before any operator that carries a "
+     "threshold. A type set on it has no effect; a unit conv in front would give it a threshold (unit_conv).",
+     "CPU：它只搬运数据，且位于图的首部，前面没有任何带阈值的算子。给它设置类型不起作用；在前面插入一个 unit "
+     "conv（unit_conv）可以给它阈值。"),
+    ("CPU: it only moves data and no operator behind it carries a threshold. A type set on it has no effect; "
+     "a unit conv behind it would give it a threshold (unit_conv).",
+     "CPU：它只搬运数据，且后面没有任何带阈值的算子。给它设置类型不起作用；在后面插入一个 unit conv（unit_conv）"
+     "可以给它阈值。"),
 )

@@ -96,7 +96,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{dual} for every node", "所有节点写了 {dual}"),
     ("write all_node_type: int16, and {dual} in op_config for each of {two_operand_ops}",
      "写 all_node_type: int16，并在 op_config 中为 {two_operand_ops} 分别写 {dual}"),
-    ("{dual} for {op_type}", "{op_type} 写了 {dual}"),
     ("int32 arises by itself (tail Conv, integer inputs, ArgMax with Cast); only Softmax takes it",
      "int32 是自然产生的（尾部 Conv、整数输入、带 Cast 的 ArgMax）；只有 Softmax 可以设置"),
     ("remove the key, or name at least one", "去掉该键，或至少写一个"),

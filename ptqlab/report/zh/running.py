@@ -200,4 +200,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("node {node} ({op_type})", "节点 {node}（{op_type}）"),
     ("a float32 tensor with elements, which a convolution can take", "有元素的 float32 张量，这样卷积才能处理"),
     ("empty, {value}", "空的，{value}"),
+    # ptqlab/pipeline/row_stride.py
+    ("uint8 {shape}: {stride} bytes from row to row", "uint8 {shape}：行距为 {stride} 字节"),
+    ("{w} bytes, {x}, or padded to a multiple of {alignment}: {x2} or more",
+     "{w} 字节，{x}，或补齐到 {alignment} 的倍数：不小于 {x2}"),
+    ("pad each row at its end; the padding is not read", "在每一行末尾补齐；补齐部分不会被读取"),
+    # ptqlab/pipeline/runtime.py
+    ("no such input or output", "没有这个输入或输出"),
 )

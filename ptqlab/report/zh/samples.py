@@ -116,4 +116,13 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("name the files of one sample alike", "同一样本的文件使用相同的名称"),
     ("and {rest} more problem{_s} of this kind", "同类问题另有 {rest} 个"),
     ("mend the first ones and try again", "先改正前面的几个再试"),
+    # ptqlab/quantize/steep.py
+    ("recipe log-spectrum keeps a logarithm and what it is taken of in float, and feeds it in int16",
+     "recipe log-spectrum 使对数及其操作数保持浮点，并以 int16 作为其输入"),
+    ("int16 for its operand, a Clip away from there, or float (ON: CPU)",
+     "对其操作数使用 int16，用 Clip 避开该区域，或使用浮点（ON: CPU）"),
+    ("neighbouring codes of an operand give results far apart: {named}{more}",
+     "操作数相邻的整数值得到相差很远的结果：{named}{more}"),
+    ("({value} {codes} and {codes2} give {results} and {results2}, {part} of its range)",
+     "（{value} 的整数值 {codes} 和 {codes2} 得到 {results} 和 {results2}，占其范围的 {part}）"),
 )

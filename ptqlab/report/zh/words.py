@@ -9,6 +9,14 @@ WORDS: dict[str, str] = {
     "confirm": "确认", "rank": "排序", "convert": "转换为整数模型", "compare": "与浮点模型比较", "compile": "编译",
     "estimate": "性能预估", "check": "模型检查", "simulate": "仿真", "what-if": "假设分析", "tune": "调优",
     "sensitivity": "敏感度", "export": "导出", "debug": "精度调试", "doctor": "诊断", "text": "文本",
+    # causes of ptqlab/debug/causes.py
+    "zero or constant": "全零或恒定", "wrong calibration data": "校准数据不符", "mask value": "掩码值",
+    "constant row": "近似恒定的行", "clipped": "截断", "unbalanced concat": "Concat 各分支幅值悬殊",
+    "unbalanced add": "Add 两个操作数幅值悬殊", "outlier channel": "离群通道", "dead range": "整数值闲置",
+    "bias overflow": "偏置溢出", "weight spread": "权重幅值悬殊", "too few bits": "位宽不足",
+    # the operator table
+    "active": "主动量化", "passive": "被动量化", "float": "浮点", "documented": "有文档", "log": "日志",
+    "our definition": "ptqlab 自行定义",
 }
 
 PAIRS: tuple[tuple[str, str], ...] = (
@@ -48,4 +56,19 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{first} and {n} more run in {granted} ({reason})", "{first} 等另外 {n} 个以 {granted} 运行（{reason}）"),
     ("{first} got {granted} ({reason})", "{first} 得到 {granted}（{reason}）"),
     ("{first} run in {granted} ({reason})", "{first} 以 {granted} 运行（{reason}）"),
+    ("S100 is nash-e, S100P is nash-m, S600 is nash-p", "S100 即 nash-e，S100P 即 nash-m，S600 即 nash-p"),
+    # places
+    ("keyword  {path}", "关键字  {path}"), ("keyword", "关键字"),
+    # argparse
+    ("{prog}: the following arguments are required: {names}", "{prog}：缺少参数：{names}"),
+    ("{prog}: unrecognized arguments: {names}", "{prog}：无法识别的参数：{names}"),
+    ("{prog}: argument {name}: invalid choice: {value} (choose from {names})",
+     "{prog}：参数 {name} 不能取 {value}（可选：{names}）"),
+    ("{prog}: argument {name}: expected one argument", "{prog}：参数 {name} 需要一个值"),
+    ("{prog}: argument {name}: expected at least one argument", "{prog}：参数 {name} 至少需要一个值"),
+    ("{prog}: argument {name}: expected {n} arguments", "{prog}：参数 {name} 需要 {n} 个值"),
+    ("{prog}: argument {name}: invalid {kind} value: {value}", "{prog}：参数 {name} 的值不对：{value}"),
+    ("{prog}: argument {name}: not allowed with argument {other}", "{prog}：参数 {name} 不能与 {other} 同时使用"),
+    ("{prog}: one of the arguments {names} is required", "{prog}：参数 {names} 至少给出一个"),
+    ("{prog}: argument {name}: {problem}", "{prog}：参数 {name}：{problem}"),
 )
