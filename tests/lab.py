@@ -126,8 +126,9 @@ def show(page, selector):
 def run_cell(page, index):
     """Run the cell of this index and wait for it."""
     page.evaluate("""async index => {
-        const app = window.jupyterapp, notebook = app.shell.currentWidget.content;
-        notebook.activeCellIndex = index;
+        const app = window.jupyterapp, panel = app.shell.currentWidget;
+        await panel.context.ready; await panel.sessionContext.ready; await panel.sessionContext.session.kernel.info;
+        panel.content.activeCellIndex = index;
         await app.commands.execute('notebook:run-cell');
     }""", index)
 
