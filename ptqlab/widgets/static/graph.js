@@ -48,6 +48,7 @@ export default {
     const status = made("div", { className: "ptqlab-status" });
     status.setAttribute("role", "status");
     el.classList.add("ptqlab-graph");
+    el.dataset.lmSuppressShortcuts = "true";  // arrow keys are for the selects here, not for the lab's cells
     el.append(head, bar, legend, place, status);
     const state = { port: null, selected: [], cut: null };
 
