@@ -34,7 +34,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
      '形如 "Conv_0:int16;Conv_1:int16" 的文本，或节点的映射'),
     ("path of a JSON file, or the mapping itself", "JSON 文件的路径，或映射本身"),
     ("is deprecated and has no effect", "已弃用，不起作用"),
-    ("data is used as it is", "数据按原样使用"),
     ("is deprecated and only tells the type of raw .bin samples; npy files know their own",
      "已弃用，只用来说明裸 .bin 样本的类型；npy 文件自带类型"),
     ("has no effect in ptqlab: custom operators are not run", "在 ptqlab 中不起作用：不运行自定义算子"),

@@ -51,4 +51,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("use the node_info.csv of a compile run", "使用 compile 运行得到的 node_info.csv"),
     ("{path}:{at}, column {column}", "{path}:{at}，列 {column}"),
     ("a number or {missing}", "数值或 {missing}"),
+    # ptqlab/artifacts/models.py
+    ("{value} of shape {sizes}", "{value} 的形状为 {sizes}"),
+    ("at most {largest_tensor} elements", "最多 {largest_tensor} 个元素"),
+    ("a clamp from {attributes} to {attributes2}", "截断范围 {attributes} 到 {attributes2}"),
+    ("within {min} to {max}", "在 {min} 到 {max} 之间"),
+    ("{name} of {qtype} out of range", "{qtype} 的 {name} 超出范围"),
+    ("integers from {limit} to {limit2}", "{limit} 到 {limit2} 的整数"),
 )

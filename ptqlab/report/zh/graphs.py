@@ -37,7 +37,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("input {index} ({formal}) of {op_type} is left out", "{op_type} 缺少输入 {index}（{formal}）"),
     ("a tensor there", "该处应有张量"),
     ("attribute '{attribute}' of {op_type} in opset {opset}", "opset {opset} 中 {op_type} 的属性 '{attribute}'"),
-    ("one of {attributes}", "{attributes} 之一"),
     ("attribute '{attribute}' of {op_type} is {kind}", "{op_type} 的属性 '{attribute}' 是 {kind}"),
     ("attribute '{name}' of {op_type} is missing", "{op_type} 缺少属性 '{name}'"),
     ("an operator of opset {opset}", "opset {opset} 中的算子"),
@@ -140,7 +139,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a graph without cycles", "没有环的图"),
     # ptqlab/graph/outline.py
     ("a whole number from 0 to {most_hops}", "0 到 {most_hops} 的整数"),
-    ("no node {around} in this stage", "该阶段没有节点 {around}"),
     ("the name of a node", "节点的名称"),
     # ptqlab/graph/session.py
     ("no data given", "没有给出数据"),

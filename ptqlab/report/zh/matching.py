@@ -45,11 +45,13 @@ class Pattern:
     """One pair.
 
     literals  the pieces of English between the holes, one more than holes;  names  of the holes
-    chinese   the other pattern;  weight  number of literal letters
+    single    those that a single word may fill, which is translated;  chinese  the other pattern
+    weight    number of literal letters
     """
 
     literals: tuple[str, ...]
     names: tuple[str, ...]
+    single: tuple[str, ...]
     chinese: str
     weight: int
 
@@ -57,7 +59,8 @@ class Pattern:
     def of(cls, english: str, chinese: str) -> Pattern:
         literals = tuple(skeleton(english).split("\0"))
         weight = sum(c.isalpha() for piece in literals for c in piece)
-        return cls(literals, tuple(holes(english.strip())), chinese.strip(), weight)
+        single = tuple(found[1] for found in HOLE.finditer(chinese) if found[2] == "word")
+        return cls(literals, tuple(holes(english.strip())), single, chinese.strip(), weight)
 
     def words(self) -> list[str]:
         """Words that every text has that fits."""
@@ -160,6 +163,7 @@ class _Reading:
     def filled(self, pattern: Pattern, values: dict[str, str], depth: int) -> Told | None:
         """The Chinese pattern with its holes filled; None where a weak pattern would take in what is no name."""
         told = {n: self.any(value, depth + 1) if " " in value.strip() else None for n, value in values.items()}
+        told |= {n: Told(word, 0, complete=True) for n in pattern.single if (word := self.table.words.get(values[n]))}
         plain = all(told[name] or name in ONLY or PLAIN.fullmatch(value) for name, value in values.items())
         if pattern.weight < WEAK and not plain:
             return None
@@ -168,9 +172,7 @@ class _Reading:
         for hole in HOLE.finditer(pattern.chinese):
             name, kind = hole[1], hole[2]
             value, found = values[name], told[name]
-            if kind == "word" and value in self.table.words:
-                found = Told(self.table.words[value], 0)
-            elif kind == "or":
+            if kind == "or":
                 value = value.replace(" or ", " 或 ")
             out = _beside(out, pattern.chinese[at : hole.start()])
             out = _beside(out, found.text if found else value)

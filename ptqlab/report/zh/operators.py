@@ -50,8 +50,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("Max and Min have two operands; the optimizer makes a chain of those that have more.",
      "Max 和 Min 有两个操作数；操作数更多时，优化器把它们改写成一串两操作数算子。"),
     ("of two operands; more become a chain", "两个操作数；更多操作数会改写成一串"),
-    ("The BPU compares float32 tensors that are quantized; integers and bools are compared on the CPU, exactly.",
-     "BPU 比较的是已量化的 float32 张量；整数和 bool 在 CPU 上精确比较。"),
     ("of float32 tensors, at a scale 256 times finer than the coarser operand's",
      "用于 float32 张量，scale 取较粗的操作数的 1/256"),
     ("on bool tensors between operators of the BPU", "用于 BPU 算子之间的 bool 张量"),
@@ -264,4 +262,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("both branches are constant", "两个分支都是常量"),
     # ptqlab/ops/softmax.py
     ("{count} elements along axis {node}", "沿轴 {node} 有 {count} 个元素"),
+    # rules and notes
+    ("The BPU compares float32 tensors that are quantized, and int32; others are compared on the CPU, exactly.",
+     "BPU 比较的是已量化的 float32 张量和 int32 张量；其他类型在 CPU 上精确比较。"),
 )

@@ -51,14 +51,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "or set model_output_type to int8 or int16, to keep it on the BPU at lower precision.",
      "CPU：位于 {tail} 之后，而 {tail} 是最后一个带权重的算子，其输出为 {type}。若愿意以较低精度留在 BPU 上，"
      "请在 quant_config 中写出该节点，或把 model_output_type 设为 int8 或 int16。"),
-    ("CPU: it only moves data and stands at the head of the graph, before any operator that carries a "
-     "threshold. A type set on it has no effect; a unit conv in front would give it a threshold.",
-     "CPU：它只搬运数据，且位于图的首部，前面没有任何带阈值的算子。给它设置类型不起作用；在前面插入一个 unit "
-     "conv 可以给它阈值。"),
-    ("CPU: it only moves data and no operator behind it carries a threshold. A type set on it has no effect; "
-     "a unit conv behind it would give it a threshold.",
-     "CPU：它只搬运数据，且后面没有任何带阈值的算子。给它设置类型不起作用；在后面插入一个 unit conv 可以给它阈"
-     "值。"),
     ("int16, as dual-int16 has no int32 output", "int16（dual-int16 没有 int32 输出）"),
     ("{tail_word} at high precision", "高精度的 {tail_word}"),
     ("CPU: it runs where {gone} does, which is on the CPU.", "CPU：它与 {gone} 在同一处运行，即 CPU 上。"),

@@ -161,8 +161,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("leave it out for threads", "不写即使用线程"),
     # ptqlab/platforms/march.py
     ("no VPU and no SPU (documented)", "没有 VPU 和 SPU（有文档）"),
-    ("accepted as a variant of {0}; its figures are those of {0} (our definition)",
-     "作为 {0} 的变体接受；数据取自 {0}（ptqlab 自行定义）"),
+    ("accepted as a variant of {family}; its figures are those of {_again} (our definition)",
+     "作为 {family} 的变体接受；数据取自该平台（ptqlab 自行定义）"),
     ("S100 is nash-e, S100P nash-m, S600 nash-p", "S100 即 nash-e，S100P 即 nash-m，S600 即 nash-p"),
     # ptqlab/errors.py
     ("of {total}", "/{total}"),

@@ -8,15 +8,16 @@ from ptqlab.config.fields import GROUPS
 from ptqlab.perf import words as perf_words
 from ptqlab.report.zh import (
     calibration,
+    causes,
     commands,
     configuration,
-    debugging,
     files,
     graphs,
     inputs,
     operators,
     placement,
     quant_config,
+    results,
     running,
     samples,
     words,
@@ -24,8 +25,9 @@ from ptqlab.report.zh import (
 from ptqlab.report.zh.matching import Table
 
 PAIRS: tuple[tuple[str, str], ...] = tuple(chain(
-    words.PAIRS, operators.PAIRS, placement.PAIRS, running.PAIRS, calibration.PAIRS, samples.PAIRS, debugging.PAIRS,
-    configuration.PAIRS, inputs.PAIRS, quant_config.PAIRS, graphs.PAIRS, files.PAIRS, commands.PAIRS,
+    words.PAIRS, operators.PAIRS, placement.PAIRS, running.PAIRS, calibration.PAIRS, samples.PAIRS, causes.PAIRS,
+    configuration.PAIRS, inputs.PAIRS, quant_config.PAIRS, graphs.PAIRS, files.PAIRS, results.PAIRS,
+    commands.PAIRS,
     # said in both languages where they stand: rules of the configuration, advice of the estimate
     ((row.rule, row.zh) for rows in GROUPS.values() for row in rows),
     perf_words.advice_pairs(),

@@ -14,6 +14,7 @@ WORDS: dict[str, str] = {
     "constant row": "近似恒定的行", "clipped": "截断", "unbalanced concat": "Concat 各分支幅值悬殊",
     "unbalanced add": "Add 两个操作数幅值悬殊", "outlier channel": "离群通道", "dead range": "整数值闲置",
     "bias overflow": "偏置溢出", "weight spread": "权重幅值悬殊", "too few bits": "位宽不足",
+    "integer index": "整数索引", "mean shift": "均值偏移",
     # the operator table
     "active": "主动量化", "passive": "被动量化", "float": "浮点", "documented": "有文档", "log": "日志",
     "our definition": "ptqlab 自行定义",
@@ -24,6 +25,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("found", "实际"), ("expected", "允许"), ("do", "建议"),
     ("1 problem", "1 个问题"), ("{n} problems", "{n} 个问题"),
     ("{title}: 1 problem", "{title|word}：1 个问题"), ("{title}: {n} problems", "{title|word}：{n} 个问题"),
+    ("{n} of {total}", "{n}/{total}"),
     # lists and counts
     ("{items} and {n} more", "{items} 等另外 {n} 个"), ("{items}, and {n} more", "{items} 等另外 {n} 个"),
     ("{items} and more", "{items} 等"),
@@ -60,6 +62,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # places
     ("keyword  {path}", "关键字  {path}"), ("keyword", "关键字"),
     # argparse
+    ("positional arguments", "位置参数"), ("options", "选项"), ("show this help message and exit", "显示帮助并退出"),
+    ("show program's version number and exit", "显示版本并退出"),
     ("{prog}: the following arguments are required: {names}", "{prog}：缺少参数：{names}"),
     ("{prog}: unrecognized arguments: {names}", "{prog}：无法识别的参数：{names}"),
     ("{prog}: argument {name}: invalid choice: {value} (choose from {names})",
@@ -67,7 +71,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{prog}: argument {name}: expected one argument", "{prog}：参数 {name} 需要一个值"),
     ("{prog}: argument {name}: expected at least one argument", "{prog}：参数 {name} 至少需要一个值"),
     ("{prog}: argument {name}: expected {n} arguments", "{prog}：参数 {name} 需要 {n} 个值"),
-    ("{prog}: argument {name}: invalid {kind} value: {value}", "{prog}：参数 {name} 的值不对：{value}"),
+    ("{prog}: argument {name}: invalid {_kind} value: {value}", "{prog}：参数 {name} 的值不对：{value}"),
     ("{prog}: argument {name}: not allowed with argument {other}", "{prog}：参数 {name} 不能与 {other} 同时使用"),
     ("{prog}: one of the arguments {names} is required", "{prog}：参数 {names} 至少给出一个"),
     ("{prog}: argument {name}: {problem}", "{prog}：参数 {name}：{problem}"),

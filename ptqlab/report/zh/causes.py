@@ -1,4 +1,4 @@
-"""Causes of lost accuracy, remedies, and what debugging and results say (ptqlab/debug, ptqlab/result)."""
+"""Causes of lost accuracy, remedies, and what debugging says (ptqlab/debug)."""
 
 PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/debug/causes.py
@@ -83,60 +83,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("float16 on {have}", "{have} 上才有 float16"),
     ("leave it out, or say march= of another platform", "去掉它，或用 march= 指定其他平台"),
     ("no type", "没有给出类型"),
-    # ptqlab/result/compiled.py
-    ("a file inside the folder of the run", "运行目录中的文件"),
-    ("a file name prefix without a folder", "不带目录的文件名前缀"),
-    ("{path} is missing", "缺少 {path}"),
-    ("the file the run left there", "该次运行留下的文件"),
-    ("not compared", "未比较"),
-    ("no such folder", "没有这个目录"),
-    ("the folder of a compile run", "compile 运行的目录"),
-    ("run.save(folder) makes one; a compile run leaves one in its working_dir",
-     "run.save(folder) 可生成；compile 运行会在 working_dir 中留下一个"),
-    ("no file {pattern}", "没有 {pattern} 文件"),
-    ("records of {n_found} models: {names}", "有 {n_found} 个模型的记录：{names}"),
-    ("load the file, such as {found}", "指定要加载的文件，例如 {found}"),
-    ("cannot be read: {__name__}", "无法读取：{__name__}"),
-    ("a number or null", "一个数或 null"),
-    ("a list of texts", "文本列表"),
-    # ptqlab/result/debugging.py
-    ("stopped: {n_values} nodes were measured, not all on every sample",
-     "已停止：测量了 {n_values} 个节点，且并非都用了全部样本"),
-    # ptqlab/result/doctor.py
-    ("see print()", "见 print()"),
-    ("samples to look at", "要检查的样本"),
-    ("give cal_data_dir, or calibration_data", "给出 cal_data_dir 或 calibration_data"),
-    # ptqlab/result/inspecting.py
-    ("names of nodes or HzCalibration nodes", "节点或 HzCalibration 节点的名称"),
-    # ptqlab/result/looks.py
-    ("{held}, the one model in {path}", "{held}，即 {path} 中唯一的模型"),
-    ("leave it out", "不必给出"),
-    # ptqlab/result/progress.py
-    ("{minutes} min {rest} s", "{minutes} 分 {rest} 秒"),
-    # ptqlab/result/sensitivity.py
-    ("Sensitivity of {n_x} nodes", "{n_x} 个节点的敏感度"),
-    (", quick: one sample", "，quick：只用一个样本"),
-    # ptqlab/result/tuning.py
-    ("stopped before", "中止，目标为"),
-    ("not reached", "未达到"),
-    ("tune: target {metric} {target} {done}", "tune：目标 {metric} {target}，{done|word}"),
-    ("best: step {number}, cosine {cosine}, {sqnr} dB, {latency_us} us, {int16} tensors more in int16",
-     "最佳：第 {number} 步，余弦 {cosine}，{sqnr} dB，{latency_us} us，int16 张量多 {int16} 个"),
-    ("integer model of the best step: cosine {simulated}, {simulated2} dB",
-     "最佳步骤的整数模型：余弦 {simulated}，{simulated2} dB"),
-    ("written: {folder}/quant_config.json, final_quant_config.json, tuning_report.md",
-     "已写入：{folder}/quant_config.json、final_quant_config.json、tuning_report.md"),
-    ("latency (us)", "延时 (us)"),
-    ("a finite number", "有限的数值"),
-    ("samples to calibrate with", "用于校准的样本"),
-    ("as configured", "与配置一致"),
-    ("int16 for {nodes}", "{nodes} 用 int16"),
-    ("bias correction", "偏置校正"),
-    ("asymmetric, bias correction", "非对称，偏置校正"),
-    ("give another save_dir", "指定其他 save_dir"),
-    # ptqlab/result/views.py
-    ("last sensitivity", "上一次敏感度"),
-    ("last tune", "上一次调优"),
     # ptqlab/debug/measured.py
     ("cannot be sent to other processes: {error}", "无法发送到其他进程：{error}"),
     ("a function of a module", "模块中的函数"),
@@ -144,15 +90,44 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/debug/source.py
     ("two metrics named {n}", "两个指标都叫 {n}"),
     ("names that differ", "互不相同的名称"),
-    # ptqlab/result/sensitivity.py
-    (", quick: fewer samples for nodes that hurt little", "，quick：影响小的节点使用较少的样本"),
-    # ptqlab/result/tuner.py
-    ("without {x}", "不含 {x}"),
-    ("{word} for {nodes}", "{nodes} 用 {word}"),
-    # ptqlab/result/tuning.py
-    ("tune: no target, the best within the limits", "tune：没有目标，取限制之内的最好结果"),
-    ("{dual} operators more with weights in int16, {float16} nodes more in float16",
-     "权重为 int16 的算子多 {dual} 个，float16 的节点多 {float16} 个"),
-    ("{metrics} or a function", "{metrics} 或一个函数"),
-    ("a finite number, or None for the best", "有限的数，或用 None 表示取最好结果"),
+    # ptqlab/debug/causes.py
+    ("The data are not on the scale of the data that the thresholds come from.",
+     "数据的数值范围与得出阈值的数据不符。"),
+    ("The tensor holds one value only: quantization is not at fault, the model or its data are.",
+     "张量只有一个值：问题不在量化，而在模型或它的数据。"),
+    ("Whole numbers, such as indices or positions, are rounded to multiples of a step and become other numbers.",
+     "整数值（例如索引或位置）被取整到步长的倍数，变成了别的数。"),
+    ("A large number that only marks places takes the whole range, and everything else falls on one code.",
+     "一个只用来标记位置的大数占去了整个范围，其余的值都落在同一个整数值上。"),
+    ("A normalization divides by the deviation of a row that is almost constant, which magnifies rounding.",
+     "归一化除以几乎恒定的一行的标准差，把取整误差放大了。"),
+    ("A part of the values lies outside of the range and is cut off.", "一部分值超出范围，被截断。"),
+    ("Tensors of very different size are joined and share one threshold; the small one gets few codes.",
+     "幅值相差很大的张量拼接后共用一个阈值，幅值小的分到的整数值很少。"),
+    ("A large and a small tensor are added; one step of the large one is coarse for the small one.",
+     "幅值大的张量与幅值小的相加，前者的一个步长对后者来说太粗。"),
+    ("One channel or a few reach much further than the others, which share what codes are left.",
+     "一个或少数几个通道的幅值远大于其他通道，其他通道只能共用剩下的整数值。"),
+    ("A few single values, or one sign only, leave most of the codes unused.",
+     "少数孤立的值，或只有一种符号，使大部分整数值没有用到。"),
+    ("A bias is too large beside tiny weights: the scale of the weights was widened so that it fits 32 bits.",
+     "权重很小而偏置过大：为使偏置放进 32 位，加大了权重的 scale。"),
+    ("Within one channel a few weights are much larger than the others, which then get few codes.",
+     "同一通道内少数权重远大于其他权重，其他权重分到的整数值很少。"),
+    ("Rounding the weights moves the mean of whole channels, above all where a channel has few weights "
+     "(depthwise).",
+     "权重取整使整个通道的均值发生偏移，通道权重少时（depthwise）尤其明显。"),
+    ("The values are spread well, and 8 bits are not enough for what is computed from them.",
+     "数值分布良好，但 8 位对由它们计算的结果来说不够。"),
+    ("whole numbers up to {largest} become multiples of {step}", "不超过 {largest} 的整数变成 {step} 的倍数"),
+    ("{shift} % of the error at the node is a shift of its channels' means",
+     "节点误差的 {shift} % 来自各通道均值的偏移"),
+    ("int16 for the node that writes it", "对写出它的节点使用 int16"),
+    # ptqlab/debug/branches.py
+    ("{concat}: {tensor} reaches {largest} of {threshold}, {codes} codes, {sqnr} dB; {alone} dB with a "
+     "threshold of its own",
+     "{concat}：{tensor} 达到 {largest}（阈值 {threshold}），占 {codes} 个整数值，{sqnr} dB；若有自己的阈值为 "
+     "{alone} dB"),
+    # ptqlab/debug/causes.py
+    ("run it and what writes it on the CPU", "与写出它的节点一起放到 CPU 上运行"),
 )
