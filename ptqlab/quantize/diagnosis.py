@@ -116,7 +116,7 @@ def _few_codes(slot: _Slot) -> tuple[float, str] | None:
 def _outlier_channel(slot: _Slot) -> tuple[float, str] | None:
     if slot.channels is None or slot.channels.size < 4:
         return None
-    middle = float(np.median(slot.channels))
+    middle = float(np.median(slot.channels.astype(np.float64)))
     worst = int(np.argmax(slot.channels))
     ratio = float(slot.channels[worst]) / middle if middle > 0 else 0.0
     return (ratio, f"channel {worst} reaches {ratio:.0f} times as far as the middle one") if ratio > OUTLIER else None
