@@ -21,6 +21,8 @@ from ptqlab.stages.plan import Group, Plan
 
 # neighbouring codes this part of the result's range apart: more than Sqrt from 0 in int8 (0.09) [our definition]
 STEEP = 0.1
+# and this many times the middle distance: else all codes are too coarse, and no function is to blame
+UNEVEN = 4.0
 NAMED = 5
 LOGARITHM = "recipe log-spectrum keeps a logarithm and what it is taken of in float, and feeds it in int16"
 OTHER = "int16 for its operand, a Clip away from there, or float (ON: CPU)"
@@ -72,7 +74,7 @@ def _jump(graph: FloatGraph, plan: Plan, group: Group, thresholds: Mapping[str, 
     jumps = np.abs(np.diff(results))
     at = int(jumps.argmax())
     part = float(jumps[at]) / span
-    if part < STEEP:
+    if part < STEEP or jumps[at] < UNEVEN * np.median(jumps):
         return None
     text = (f"({types[0].value} {codes[at]:.4g} and {codes[at + 1]:.4g} give {results[at]:.4g} and "
             f"{results[at + 1]:.4g}, {part:.0%} of its range)")  # fmt: skip

@@ -56,6 +56,12 @@ def test_silence_where_the_codes_are_fine_enough(op: str, low: float, high: floa
     assert findings(op, spread(low, high)) == []
 
 
+def test_a_range_of_few_codes_is_no_matter_of_the_function() -> None:
+    """One value far out leaves the others six codes: a straight line is not steep."""
+    assert findings("HardSwish", np.concatenate([spread(3, 3.5), np.full((1, 1, 1), 12, f32)], axis=2)) == []
+    assert findings("Relu", spread(0, 1)) == []
+
+
 def test_what_is_constant_or_zero_is_left_to_others() -> None:
     """No range, no finding."""
     assert findings("Log", np.zeros((1, 1, 8), f32)) == []
