@@ -14,6 +14,7 @@ from typing import Any
 #: public name -> module that defines it.
 _HOME = {
     "compare_runs": "ptqlab.result.sensitivity",
+    "concat_losses": "ptqlab.debug.branches",
     "diagnose": "ptqlab.debug.diagnosis",
     "get_channelwise_data_distribution": "ptqlab.result.inspecting",
     "get_sensitivity_of_nodes": "ptqlab.result.debugging",
@@ -27,8 +28,9 @@ _HOME = {
 }
 
 __all__ = [
-    "compare_runs", "diagnose", "get_channelwise_data_distribution", "get_sensitivity_of_nodes", "plot_acc_error",
-    "plot_distribution", "runall", "select_sensitive_samples", "sensitivity", "sensitivity_analysis", "tensor_analysis",
+    "compare_runs", "concat_losses", "diagnose", "get_channelwise_data_distribution", "get_sensitivity_of_nodes",
+    "plot_acc_error", "plot_distribution", "runall", "select_sensitive_samples", "sensitivity", "sensitivity_analysis",
+    "tensor_analysis",
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,29 @@ import numpy as np
 from ptqlab.debug.network import Quantizer
 
 FAR = 8.0
+CORRECTION = {"num_sample": 16, "metric": "cosine-similarity"}
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to do. `nodes`: node name -> what node_config says of it; `data`: calibrate again, with data as these."""
+    """What to do. `nodes`: node name -> what node_config says of it; `model`: what model_config says;
+    `data`: calibrate again, with data as these."""
 
     what: str
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     data: bool = False
+    model: Mapping[str, Any] = field(default_factory=dict)
 
     def applied(self, quant_config: Mapping[str, Any]) -> dict[str, Any]:
-        """The quant_config with the remedy in its node_config."""
+        """The quant_config with the remedy in its node_config and model_config."""
         out = copy.deepcopy(dict(quant_config))
         for node, says in self.nodes.items():
             held = out.setdefault("node_config", {}).setdefault(node, {})
             for key, value in says.items():
                 held[key] = {**held.get(key, {}), **value} if isinstance(value, dict) else value
+        for key, value in self.model.items():
+            held = out.setdefault("model_config", {})
+            held[key] = {**held.get(key, {}), **value} if isinstance(value, dict) else value
         return out
 
 
@@ -40,10 +47,13 @@ class Facts:
     """What is known of one quantizer.
 
     x        values it rounds, float32, samples along axis 0;  ops: types of the active nodes that read them
-    readers  those nodes;  on_input: the tensor is an input of the model
+    readers  those nodes; where there is none, the one that writes the values, and `written` is True
+    writers  the node that writes the values, none for inputs and constants
+    on_input the tensor is an input of the model
     others   largest |value| of each tensor that shares the threshold, by name
     operand  largest |value| of the other operand, where the reader is an Add or Sub; None else
-    joined   the values go through a Concat
+    joined   the values go through a Concat;  index: they are made of whole numbers, or whole numbers are made of them
+    shift    of weights: share of the error they cause at their node that is a shift of the channels' means
     """
 
     quantizer: Quantizer
@@ -54,6 +64,10 @@ class Facts:
     others: Mapping[str, float] = field(default_factory=dict)
     operand: float | None = None
     joined: bool = False
+    index: bool = False
+    shift: float = 0.0
+    written: bool = False
+    writers: tuple[str, ...] = ()
 
     @property
     def largest(self) -> float:
@@ -63,6 +77,28 @@ class Facts:
     def finite(self) -> np.ndarray:
         return self.x[np.isfinite(self.x)]
 
+    @cached_property
+    def marked(self) -> np.ndarray:
+        """Which values only mark places, such as those of an attention mask: one large negative number, often."""
+        low = float(self.x.min(initial=0.0))
+        marks = self.x <= low * 0.9 if low < -50 else np.zeros(self.x.shape, bool)
+        rest = float(np.abs(self.x[~marks]).max(initial=0.0))
+        highest = float(self.x[marks].max(initial=low))
+        # the mark alone, or the mark added to an ordinary value
+        one = highest == low or highest - low < max(1.0, 4 * rest)
+        is_mask = 0 < marks.mean() < 0.9 and marks.sum() > 1 and rest < -low / 20 and one
+        return marks if is_mask else np.zeros(self.x.shape, bool)
+
+    @property
+    def unmarked(self) -> np.ndarray:
+        """Finite values that mark nothing."""
+        return self.x[~self.marked & np.isfinite(self.x)]
+
+    @property
+    def rounded(self) -> np.ndarray:
+        """`unmarked` after quantization."""
+        return self.quantizer(self.x)[~self.marked & np.isfinite(self.x)]
+
     @property
     def step(self) -> float:
         return float(self.quantizer.scale.max())
@@ -71,7 +107,7 @@ class Facts:
         """Largest |value| of each channel: axis 1 of images, the last axis else."""
         axis = 1 if self.x.ndim >= 4 else self.x.ndim - 1
         rest = tuple(a for a in range(self.x.ndim) if a != axis)
-        return np.asarray(np.abs(self.x).max(axis=rest))
+        return np.asarray(np.abs(self.x).max(axis=rest), np.float64)
 
 
 def zero_or_constant(f: Facts) -> str | None:
@@ -91,16 +127,23 @@ def wrong_calibration_data(f: Facts) -> str | None:
     return None
 
 
+def integer_index(f: Facts) -> str | None:
+    """Whole numbers, such as indices or positions, are rounded to multiples of a step and become other numbers."""
+    whole = f.finite.size and np.array_equal(f.finite, np.round(f.finite))
+    if f.quantizer.kind != "activation" or not f.index or not whole or f.step <= 0.5:
+        return None
+    return f"whole numbers up to {f.largest:g} become multiples of {f.step:g}"
+
+
 def mask_value(f: Facts) -> str | None:
     """A large number that only marks places takes the whole range, and everything else falls on one code."""
-    if f.quantizer.kind != "activation" or not f.finite.size:
+    if f.quantizer.kind != "activation" or not f.marked.any():
         return None
-    low = float(f.finite.min())
-    mask = f.finite <= low * 0.9 if low < 0 else np.zeros(f.finite.shape, bool)
-    rest = np.abs(f.finite[~mask]).max(initial=0.0)
-    if low < -50 and 0 < mask.mean() < 0.9 and mask.sum() > 1 and rest < -low / 20 and np.ptp(f.finite[mask]) < 1:
-        return f"{100 * mask.mean():.1f} % of the values are {low:g}, all others are within {rest:g}"
-    return None
+    rest = float(np.abs(f.unmarked).max(initial=0.0))
+    # a range that ends before the mark has no trouble with it: the mark saturates, which still marks
+    if f.quantizer.threshold < FAR * rest:
+        return None
+    return f"{100 * f.marked.mean():.1f} % of the values are {float(f.x.min()):g}, all others are within {rest:g}"
 
 
 def constant_row(f: Facts) -> str | None:
@@ -116,7 +159,7 @@ def constant_row(f: Facts) -> str | None:
 
 def clipped(f: Facts) -> str | None:
     """A part of the values lies outside of the range and is cut off."""
-    share = f.quantizer.clipped(f.finite) if f.quantizer.kind == "activation" else 0.0
+    share = f.quantizer.clipped(f.unmarked) if f.quantizer.kind == "activation" else 0.0
     if share > 1e-3:
         return f"{100 * share:.2f} % of the values lie outside of +-{f.quantizer.threshold:g}"
     return None
@@ -155,7 +198,7 @@ def dead_range(f: Facts) -> str | None:
         return None
     if float(f.finite.min()) >= 0 and f.quantizer.zero_point == 0:
         return "no value is negative: half of the codes are never used"
-    usual = float(np.quantile(np.abs(f.finite), 0.999))
+    usual = float(np.quantile(np.abs(f.unmarked), 0.999)) if f.unmarked.size else 0.0
     if f.quantizer.threshold > FAR / 2 * usual:
         return f"99.9 % of the values are within {usual:g}, the threshold is {f.quantizer.threshold:g}"
     return None
@@ -178,6 +221,13 @@ def bias_overflow(f: Facts) -> str | None:
     return f"{int(few.sum())} channels use at most {float(used[few].max()):.0f} of 127 codes" if few.any() else None
 
 
+def mean_shift(f: Facts) -> str | None:
+    """Rounding the weights moves the mean of whole channels, above all where a channel has few weights (depthwise)."""
+    if f.quantizer.kind != "weight" or f.quantizer.correction is not None or f.shift <= 0.5:
+        return None
+    return f"{100 * f.shift:.0f} % of the error at the node is a shift of its channels' means"
+
+
 def weight_spread(f: Facts) -> str | None:
     """Within one channel a few weights are much larger than the others, which then get few codes."""
     if f.quantizer.kind != "weight":
@@ -194,7 +244,7 @@ def too_few_bits(f: Facts) -> str | None:
     """The values are spread well, and 8 bits are not enough for what is computed from them."""
     if f.quantizer.bits > 8:
         return None
-    return f"signal to noise without the mean {sqnr_without_mean(f.x, f.quantizer(f.x)):.1f} dB with 8 bits"
+    return f"signal to noise without the mean {sqnr_without_mean(f.unmarked, f.rounded):.1f} dB with 8 bits"
 
 
 def sqnr_without_mean(x: np.ndarray, y: np.ndarray) -> float:
@@ -210,7 +260,8 @@ Cause = Callable[[Facts], "str | None"]
 
 
 def _int16(f: Facts) -> Remedy:
-    return Remedy("int16 for the nodes that read it", {n: {"qtype": "int16"} for n in f.readers})
+    what = "int16 for the node that writes it" if f.written else "int16 for the nodes that read it"
+    return Remedy(what, {n: {"qtype": "int16"} for n in f.readers})
 
 
 def _dual(f: Facts) -> Remedy:
@@ -228,11 +279,15 @@ def _dead(f: Facts) -> Remedy:
 
 
 def _mask(f: Facts) -> Remedy:
-    low = float(f.finite.min())
-    share = float(np.mean(f.finite <= low * 0.9))
+    share = float(f.marked.mean())
     percentile = round(max(0.5, 1.0 - share - 0.001), 4)
-    if share < 0.49:
+    # a histogram of thousands of bins cannot tell apart what lies in its first one
+    if share < 0.49 and -float(f.x.min()) < 1000 * float(np.abs(f.unmarked).max(initial=0.0)):
         return _activation("leave the mask out of the range", calibration_type="max", max_percentile=percentile)(f)
+    return Remedy("run it and what writes it on the CPU", {n: {"ON": "CPU"} for n in (*f.readers, *f.writers)})
+
+
+def _cpu(f: Facts) -> Remedy:
     return Remedy("run it on the CPU", {n: {"ON": "CPU"} for n in f.readers})
 
 
@@ -244,6 +299,7 @@ def _data(f: Facts) -> Remedy:
 CAUSES: Sequence[tuple[Cause, Callable[[Facts], Remedy]]] = (
     (wrong_calibration_data, _data),
     (zero_or_constant, _data),
+    (integer_index, _cpu),
     (mask_value, _mask),
     (constant_row, _int16),
     (clipped, _activation("a threshold that clips nothing", calibration_type="max", max_percentile=1.0)),
@@ -251,8 +307,9 @@ CAUSES: Sequence[tuple[Cause, Callable[[Facts], Remedy]]] = (
     (unbalanced_add, _int16),
     (outlier_channel, _int16),
     (dead_range, _dead),
-    (bias_overflow, lambda f: Remedy("run it on the CPU", {n: {"ON": "CPU"} for n in f.readers})),
+    (bias_overflow, _cpu),
     (weight_spread, _dual),
+    (mean_shift, lambda f: Remedy("bias correction", model={"weight": {"bias_correction": dict(CORRECTION)}})),
     (too_few_bits, lambda f: _int16(f) if f.quantizer.kind == "activation" else _dual(f)),
 )
 

@@ -1,22 +1,26 @@
 """The quantizers that hurt the outputs most, each with its cause and a remedy."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from ptqlab.arith.metrics import Agreement
 from ptqlab.debug.causes import Facts, Remedy, cause_of, sqnr_without_mean
 from ptqlab.debug.cuts import Effects
-from ptqlab.debug.network import Network
+from ptqlab.debug.network import Network, partial_model
 from ptqlab.debug.source import first_samples, open_source
 from ptqlab.errors import Interrupted
 from ptqlab.events import Watch
-from ptqlab.graph import session
+from ptqlab.graph import FloatGraph, session
 from ptqlab.ops.spec import Role
 from ptqlab.ops.table import spec_of
+from ptqlab.quantize.parallel import SampleSet
 
+# nodes between a tensor and the integers that it is made of, or that are made of it
+REACH = 3
 # 60 dB: what is below hurts nobody
 LEAST_NOISE = 1e-6
 
@@ -68,7 +72,8 @@ def diagnose(model: Any, data: Any = None, *, worst: int = 5, data_num: int | No
     noise = {n: max(_share(a) for a in found) for n, found in pooled.items()}
     order = [n for n in sorted(noise, key=lambda n: -noise[n]) if noise[n] > LEAST_NOISE][:worst]
     values = _values(network, order, samples)
-    return [d for n in order if (d := _one(network, n, values, noise[n])) is not None]
+    shifted = {n: mean_share(network, n, samples) for n in order if network.quantizers[n].kind == "weight"}
+    return [d for n in order if (d := _one(network, n, values, noise[n], shifted)) is not None]
 
 
 def _share(a: Agreement) -> float:
@@ -104,10 +109,40 @@ def _values(network: Network, names: list[str], samples: Any) -> dict[str, np.nd
         t: graph.array(t) for t in constants}
 
 
-def _one(network: Network, name: str, values: dict[str, np.ndarray], noise: float) -> Diagnosis | None:
+def mean_share(network: Network, name: str, samples: SampleSet) -> float:
+    """Share of the error that a weight's quantizer causes at its node which is a shift of the channels' means."""
+    node = network.graph.node(network.readers(name)[0])
+    output = str(node.outputs[0].name)
+    runners = [session(partial_model(network, on, outputs=[output]))
+               for on in ({}, {name: replace(network.quantizers[name], correction=None)})]
+    error = np.concatenate([runners[1].run(None, s)[0] - runners[0].run(None, s)[0] for s in samples])
+    axis = 1 if node.op_type in ("Conv", "ConvTranspose") else error.ndim - 1
+    means = error.mean(axis=tuple(a for a in range(error.ndim) if a != axis), dtype=np.float64)
+    whole = float(np.mean(error.astype(np.float64) ** 2))
+    return float(np.mean(means**2)) / whole if whole else 0.0
+
+
+def is_index(graph: FloatGraph, tensor: str) -> bool:
+    """Whether a tensor is made of whole numbers, or whole numbers are made of it, a few nodes away."""
+    integers = (ir.DataType.INT32, ir.DataType.INT64)
+    back, ahead = [tensor], [tensor]
+    for _ in range(REACH):
+        back = [str(v.name) for t in back if (p := graph.producer(t)) is not None for v in p.inputs if v is not None
+                and v.const_value is None]
+        if any(graph.values[t].dtype in integers for t in back):
+            return True
+        ahead = [str(o.name) for t in ahead for n in graph.consumers(t) for o in n.outputs if o.name]
+        if any(graph.values[t].dtype in integers for t in ahead):
+            return True
+    return False
+
+
+def _one(network: Network, name: str, values: dict[str, np.ndarray], noise: float,
+         shifted: dict[str, float]) -> Diagnosis | None:
     quantizer, graph = network.quantizers[name], network.graph
     x = values[quantizer.tensor]
     readers = active_readers(network, name)
+    targets = readers or writers(graph, quantizer.tensor)
     direct = [graph.node(r) for r in network.readers(name)]
     operand = None
     for node in direct:
@@ -117,9 +152,10 @@ def _one(network: Network, name: str, values: dict[str, np.ndarray], noise: floa
     others = {q.tensor: float(np.abs(values[q.tensor]).max(initial=0.0)) for q in network.quantizers.values()
               if q.slot and q.slot == quantizer.slot and q.name != name and q.tensor in values}
     facts = Facts(
-        quantizer, x, tuple(readers), tuple(graph.node(r).op_type for r in readers),
+        quantizer, x, tuple(targets), tuple(graph.node(r).op_type for r in readers),
         quantizer.tensor in {str(v.name) for v in graph.inputs}, others, operand,
-        any(n.op_type == "Concat" for n in direct),
+        any(n.op_type == "Concat" for n in direct), is_index(graph, quantizer.tensor),
+        shifted.get(name, 0.0), not readers, tuple(writers(graph, quantizer.tensor)),
     )
     found = cause_of(facts)
     if found is None:
@@ -128,21 +164,24 @@ def _one(network: Network, name: str, values: dict[str, np.ndarray], noise: floa
     y = quantizer(x)
     sentence = " ".join(str(cause.__doc__).split())
     return Diagnosis(
-        name, readers[0] if readers else name, cause.__name__, sentence, seen, remedy, noise,
-        len(np.unique(y)), float(np.mean(y == 0)), sqnr_without_mean(x, y), float(np.abs(x - y).max(initial=0.0)),
+        name, targets[0] if targets else name, cause.__name__, sentence, seen, remedy, noise,
+        len(np.unique(y)), float(np.mean(y == 0)), sqnr_without_mean(facts.unmarked, facts.rounded),
+        float(np.abs(facts.unmarked - facts.rounded).max(initial=0.0)),
     )
 
 
 def active_readers(network: Network, quantizer: str) -> list[str]:
-    """The nodes that compute with what a quantizer gives: movers behind it are followed."""
+    """The nodes of the BPU that compute with what a quantizer gives: movers behind it are followed."""
     graph = network.graph
     found: dict[str, None] = {}
     waiting = network.readers(quantizer)
     seen = set(waiting)
     while waiting:
         node = graph.node(waiting.pop(0))
-        if spec_of(node).role is not Role.PASSIVE:
-            found[str(node.name)] = None
+        role = spec_of(node).role
+        if role is not Role.PASSIVE:
+            if role is Role.ACTIVE:
+                found[str(node.name)] = None
             continue
         for out in node.outputs:
             for reader in graph.consumers(str(out.name)):
@@ -150,3 +189,11 @@ def active_readers(network: Network, quantizer: str) -> list[str]:
                     seen.add(str(reader.name))
                     waiting.append(str(reader.name))
     return list(found)
+
+
+def writers(graph: FloatGraph, tensor: str) -> list[str]:
+    """The node that computes a tensor, movers passed over; none for inputs and constants."""
+    producer = graph.producer(tensor)
+    while producer is not None and spec_of(producer).role is Role.PASSIVE and producer.inputs[0] is not None:
+        producer = producer.inputs[0].producer()
+    return [str(producer.name)] if producer is not None and spec_of(producer).role is Role.ACTIVE else []

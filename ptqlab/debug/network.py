@@ -60,7 +60,8 @@ class Quantizer:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """x quantized and dequantized, float32."""
-        return fake_quantize(x, self.scale, self.zero_point, self.low, self.high)
+        with np.errstate(over="ignore", invalid="ignore"):  # the mark of a mask may be the largest float
+            return fake_quantize(x, self.scale, self.zero_point, self.low, self.high)
 
     def clipped(self, x: np.ndarray) -> float:
         """Share of the values that lie more than half a step outside of the range."""

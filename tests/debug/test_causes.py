@@ -20,6 +20,7 @@ from ptqlab.events import Watch
 from ptqlab.pipeline.workbench import Candidate, Workbench
 
 MAX: dict[str, Any] = {"model_config": {"activation": {"calibration_type": "max"}}}
+WIDE_CONV = {**MAX, "node_config": {"conv": {"qtype": "int16"}}}
 
 
 @dataclass
@@ -144,6 +145,74 @@ def cut_off() -> Example:
     return Example(one[0] + two[0], one[1] + two[1], {"x": normal(1, 4, 6, 6)}, quant=quant)
 
 
+def boxes_and_scores() -> Example:
+    """Boxes in pixels and scores below one, in one Concat, of which the scores are what counts."""
+    weights = random(5, 10, 1, 1, seed=3)
+    weights[:, :4] *= 1e-3
+    nodes = [node("Conv", ["x", "a"], "boxes", "boxes"), node("Conv", ["x", "b"], "s", "score"),
+             node("Sigmoid", ["s"], "scores", "sigmoid"), node("Concat", ["boxes", "scores"], "h", "concat", axis=1),
+             node("Conv", ["h", "w"], "y", "conv")]
+    inits = [init("a", random(4, 3, 1, 1, seed=1) * np.float32(100)), init("b", random(6, 3, 1, 1, seed=2)),
+             init("w", weights)]
+    return Example(nodes, inits, {"x": normal(1, 3, 6, 6)})
+
+
+def depthwise_spread() -> Example:
+    """Depthwise: the tap in the middle is a thousand times the others, and falls on values next to zero."""
+    weights = random(6, 1, 3, 3, seed=1, scale=0.02)
+    weights[:, 0, 1, 1] = 20.0
+    x = normal(1, 6, 8, 8)
+    for array in x:
+        array[:, :, ::2, ::2] *= 1e-3
+    nodes = [node("Conv", ["x", "w"], "y", "conv", group=6, strides=[2, 2], pads=[1, 1, 1, 1])]
+    return Example(nodes, [init("w", weights)], {"x": x}, quant=WIDE_CONV)
+
+
+def depthwise_shift() -> Example:
+    """Depthwise: weights that cancel each other on values that are all alike."""
+    weights = np.random.default_rng(0).uniform(0.2, 1, (8, 1, 3, 3)).astype(np.float32)
+    weights -= weights.mean((2, 3), keepdims=True) * np.float32(0.98)
+    x = [(4 + 0.05 * random(1, 8, 10, 10, seed=i)).astype(np.float32) for i in range(2)]
+    return Example([node("Conv", ["x", "w"], "y", "conv", group=8)], [init("w", weights)], {"x": x}, quant=WIDE_CONV)
+
+
+def constant_rows() -> Example:
+    """Two of eight rows deviate by less than a step."""
+    x = normal(8, 16, seed=5)
+    for array in x:
+        array[0], array[3] = 2.0 + 0.004 * array[0], -1.0 + 0.006 * array[3]
+    return Example([node("LayerNormalization", ["x", "g", "b"], "y", "norm", axis=-1)],
+                   [init("g", np.ones(16, np.float32)), init("b", np.zeros(16, np.float32))], {"x": x})
+
+
+def large_bias() -> Example:
+    """One bias for all, far beyond what 32 bits hold in steps of the product; the Softmax on the CPU takes it away."""
+    nodes = [node("Gemm", ["x", "w", "b"], "h", "gemm"), node("Softmax", ["h"], "y", "soft", axis=-1)]
+    inits = [init("w", random(4096, 4, seed=1, scale=1e-3)), init("b", np.full(4, 1e5, np.float32))]
+    return Example(nodes, inits, {"x": normal(4, 4096, seed=2)}, quant={**MAX, "node_config": {"soft": {"ON": "CPU"}}})
+
+
+def index_in_int8() -> Example:
+    """Positions up to 600 that are counted on by one and looked up."""
+    positions = [np.random.default_rng(i).integers(0, 600, (1, 40)).astype(np.float32) for i in range(2)]
+    nodes = [node("Add", ["p", "one"], "a", "add"), node("Cast", ["a"], "i", "cast", to=7),
+             node("Gather", ["table", "i"], "y", "gather", axis=0)]
+    return Example(nodes, [init("one", np.float32(1.0)), init("table", random(700, 6, seed=1))], {"p": positions})
+
+
+def where_masked(value: float, clipped: bool) -> Example:
+    """Values marked by Where, before a Softmax or before a Clip and a Conv."""
+    marks = [np.random.default_rng(9 + i).random((1, 4, 8, 8)) < 0.2 for i in range(2)]
+    nodes = [node("Where", ["m", "low", "x"], "h", "where")]
+    inits = [init("low", np.float32(value))]
+    if clipped:
+        nodes += [node("Clip", ["h", "least", "most"], "c", "clip"), node("Conv", ["c", "w"], "y", "conv")]
+        inits += [init("least", np.float32(-3)), init("most", np.float32(3)), init("w", random(5, 4, 1, 1, seed=4))]
+    else:
+        nodes.append(node("Softmax", ["h"], "y", "soft", axis=-1))
+    return Example(nodes, inits, {"x": normal(1, 4, 8, 8), "m": marks})
+
+
 def plain() -> Example:
     return Example(*conv("x", "y", random(6, 8, 1, 1, seed=1)), {"x": normal(1, 8, 6, 6)})
 
@@ -153,12 +222,23 @@ EXAMPLES = {
     "outlier in rows": (outlier_in_rows, "outlier_channel", 10.0),
     "outlier inside": (outlier_inside, "outlier_channel", 10.0),
     "spread weights": (spread_weights, "weight_spread", 10.0),
+    "depthwise spread": (depthwise_spread, "weight_spread", 10.0),
+    "depthwise shift": (depthwise_shift, "mean_shift", 10.0),
     "concat": (lambda: concat(False), "unbalanced_concat", 10.0),
     "concat behind a mover": (lambda: concat(True), "unbalanced_concat", 10.0),
+    "boxes and scores": (boxes_and_scores, "unbalanced_concat", 10.0),
     "unequal add": (unequal_add, "unbalanced_add", 3.0),
     "one sign": (one_sign, "dead_range", 2.0),
     "single values": (single_values, "dead_range", 6.0),
     "mask": (masked, "mask_value", 10.0),
+    "mask of a Where": (lambda: where_masked(-900.0, True), "mask_value", 10.0),
+    "smallest float as mask": (lambda: where_masked(-3.4e38, True), "mask_value", 10.0),
+    # a mask that saturates is no trouble: what is left is that of eight bits
+    "-Inf mask before a Softmax": (lambda: where_masked(-np.inf, False), "too_few_bits", 4.0),
+    "float mask before a Softmax": (lambda: where_masked(-1e4, False), "too_few_bits", 4.0),
+    "constant rows": (constant_rows, "constant_row", 10.0),
+    "large bias": (large_bias, "bias_overflow", 10.0),
+    "index": (index_in_int8, "integer_index", 10.0),
     "data too large": (lambda: other_scale(200.0), "wrong_calibration_data", 10.0),
     "data too small": (lambda: other_scale(0.01), "wrong_calibration_data", 10.0),
     "one value": (one_value, "zero_or_constant", 3.0),
@@ -209,9 +289,10 @@ def test_cause_and_remedy(name, tmp_path):
 
 
 def test_every_cause_has_a_sentence():
-    """The docstring is what users read: one sentence, and names are distinct."""
+    """The docstring is what users read: one sentence, and names are distinct; each has a built example."""
     names = [cause.__name__ for cause, _ in CAUSES]
-    assert len(set(names)) == len(names) == 12
+    assert len(set(names)) == len(names) == 14
+    assert {cause for _, cause, _ in EXAMPLES.values()} == set(names)
     assert all(cause.__doc__ and cause.__doc__.rstrip().endswith(".") for cause, _ in CAUSES)
 
 
