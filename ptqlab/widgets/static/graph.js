@@ -12,30 +12,34 @@ function dark() {
 
 function made(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
+  // keys are for what has the focus; the lab looks for its shortcuts at the focused element first
+  if (["select", "input", "button"].includes(tag)) element.dataset.lmSuppressShortcuts = "true";
   element.append(...children);
   return element;
 }
 
 /** A select whose choices are [value, words] pairs. */
-function choice(words, pairs, chosen, change) {
-  const select = made("select", {}, ...pairs.map(([value, text]) => made("option", { value, textContent: text })));
+function choice(name, words, pairs, chosen, change) {
+  const select = made("select", { name }, ...pairs.map(([value, text]) => made("option", { value, textContent: text })));
   select.value = chosen;
   select.addEventListener("change", () => change(select.value));
   return made("label", {}, words, select);
 }
 
 function drawBar(bar, { words, stages, colors, stage, color, around, hops }, state, ask) {
-  const number = made("input", { type: "number", min: 0, max: 99, value: hops });
-  const cut = made("button", { type: "button", textContent: words.cut, disabled: !state.selected.length });
+  const focused = bar.contains(document.activeElement) ? document.activeElement.name : "";
+  const number = made("input", { name: "hops", type: "number", min: 0, max: 99, value: hops });
+  const cut = made("button", { name: "cut", type: "button", textContent: words.cut, disabled: !state.selected.length });
   cut.addEventListener("click", () => ask({ around: state.selected[0], hops: Number(number.value) }));
   number.addEventListener("change", () => around !== null && ask({ hops: Number(number.value) }));
-  const whole = made("button", { type: "button", textContent: words.whole, hidden: around === null });
+  const whole = made("button", { name: "whole", type: "button", textContent: words.whole, hidden: around === null });
   whole.addEventListener("click", () => ask({ around: null }));
   state.cut = cut;
   bar.replaceChildren(
-    choice(words.stage, stages, stage, (value) => ask({ stage: value })),
-    choice(words.color, colors, color, (value) => ask({ color: value })),
+    choice("stage", words.stage, stages, stage, (value) => ask({ stage: value })),
+    choice("color", words.color, colors, color, (value) => ask({ color: value })),
     made("label", {}, words.hops, number), cut, whole);
+  if (focused) bar.querySelector(`[name="${focused}"]`)?.focus();
 }
 
 export default {
@@ -48,7 +52,6 @@ export default {
     const status = made("div", { className: "ptqlab-status" });
     status.setAttribute("role", "status");
     el.classList.add("ptqlab-graph");
-    el.dataset.lmSuppressShortcuts = "true";  // arrow keys are for the selects here, not for the lab's cells
     el.append(head, bar, legend, place, status);
     const state = { port: null, selected: [], cut: null };
 
