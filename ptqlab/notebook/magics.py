@@ -4,22 +4,39 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.display_functions import display
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from traitlets import Bool, Enum
 
+from ptqlab.cli.help import language_in
 from ptqlab.cli.parser import LANGUAGES, MARCHES, Done, Parser, Usage, build, parse
 from ptqlab.errors import told
 from ptqlab.report.words import set_language, spoken
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from ptqlab.result.compiled import CompileResult
+    from ptqlab.result.sensitivity import SensitivityResult
 
 RESULT_NAME = "ptq_result"
+
+
+def heatmap(found: SensitivityResult) -> go.Figure:
+    """The heatmap of what the verb `sensitivity` found."""
+    from ptqlab.report.heatmap import sensitivity_figure
+    from ptqlab.result.views import heat_of_result
+
+    return sensitivity_figure(heat_of_result(found))
+
+
+#: verb -> figure that a cell shows above the result's page
+FIGURES: dict[str, Callable[[Any], Any]] = {"sensitivity": heatmap, "compare": lambda found: found.plot()}
 
 
 @magics_class
@@ -40,12 +57,12 @@ class PtqMagics(Magics):
     def ptq(self, line: str, cell: str | None = None) -> Any:
         """Quantize models for the BPU: `%ptq -h` lists the verbs, `%ptq VERB -h` the options of one."""
         try:
-            args = parse(self.parser, shlex.split(line))
+            words = shlex.split(line)
+            if chosen := language_in(words) or self.language:
+                set_language(chosen)
+            args = parse(self.parser, words)
             if cell is not None and args.verb != "compile":
                 raise Usage("only `%%ptq compile` takes a cell")
-            chosen = args.lang or self.language
-            if chosen:
-                set_language(chosen)
             return self._run(args, cell)
         except Done:
             return None
@@ -66,6 +83,8 @@ class PtqMagics(Magics):
         result = VERBS[args.verb](args, session)
         if args.verb == "cosine":
             return result.plot_cosine()
+        if args.verb in FIGURES:
+            display(FIGURES[args.verb](result))
         if isinstance(result, CompileResult):
             self.last = result
             self.shell.user_ns[RESULT_NAME] = result

@@ -135,6 +135,21 @@ def test_demo_and_a_saved_run(shell, fake, tmp_path):
     assert (tmp_path / "c.html").stat().st_size > 1_000_000
 
 
+def test_the_verbs_that_draw_show_their_figure(shell, tmp_path, monkeypatch):
+    """sensitivity and compare show the figure above their page; report and doctor speak of the last run."""
+    shown = []
+    monkeypatch.setattr("ptqlab.notebook.magics.display", shown.append)
+    run = shell.run_cell("run = %ptq demo\nrun").result
+    for line, name in (("%ptq sensitivity -p [node] -d 1", "SensitivityResult"),
+                       (f'%ptq compare "{run.directory}"', "Comparison")):
+        assert type(shell.run_cell(line).result).__name__ == name
+    assert [len(figure.data) for figure in shown] == [1, 2]
+    assert run.known_sensitivity is not None
+    shell.run_cell("%ptq report -o made.html")
+    assert "<h2 id='sensitivity'>" in (tmp_path / "made.html").read_text(encoding="utf-8")
+    assert type(shell.run_cell("%ptq doctor").result).__name__ == "DoctorResult"
+
+
 def test_the_display_of_a_result_is_static(shell, fake):
     """A result shows text and html, no widget, so that a saved notebook can be reopened."""
     run = shell.run_cell("%ptq compile -c net.yaml").result
