@@ -8,15 +8,18 @@ types and schedule are checked against ptqlab's own tables, the functions in the
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from ptqlab.arith.formats import QType
+from ptqlab.arith.requantize import LARGEST_RATIO, MULTIPLIER_BITS, SMALLEST_RATIO
+from ptqlab.config.fields import GROUPS
 from ptqlab.errors import Problem, PtqError, raise_if, shorten
 from ptqlab.graph import outer_values, save
 from ptqlab.graph.files import attach, read_artifact
@@ -34,7 +37,16 @@ DEVICE = "ptqlab.device"
 KINDS = ("bc", "hbm")
 # operands of integer operators that are numbers and never computed; multipliers and shifts are, too
 CONSTANTS = ("weight", "bias", "window", "axes", "pads")
+# kinds of configuration fields that are paths, or may be
+PATHS = ("file", "folder", "folders", "quant_config")
+# what `arith.requantize.fixed_point` gives
+RATIOS = {
+    "multiplier": (-(1 << MULTIPLIER_BITS), 1 << MULTIPLIER_BITS),
+    "shift": (MULTIPLIER_BITS - int(np.log2(LARGEST_RATIO)), MULTIPLIER_BITS - int(np.log2(SMALLEST_RATIO))),
+}
 NOTE = "written by ptqlab for its BPU simulator; not loadable on a board"
+# elements: 16 GiB of float32, far beyond what a BPU holds
+LARGEST_TENSOR = 1 << 32
 REMEDY = "compile the model again with this version of ptqlab"
 
 
@@ -48,7 +60,10 @@ class Artifact:
 
 
 def write_quantized(quantized: QuantizedModel, path: Path, kind: str, about: Mapping[str, Any]) -> None:
-    """Write a `.bc` (kind "bc") or `.hbm` (kind "hbm"); `about` is JSON data: march, settings, versions."""
+    """Write a `.bc` (kind "bc") or `.hbm` (kind "hbm"); `about` is JSON data: march, settings, versions.
+
+    Of files and folders in the settings only the last name is written: such a model is handed on to others.
+    """
     model = quantized.model
     integers = {
         tensor: {"name": t.name, "type": t.qtype.value, "zero_point": t.zero_point,
@@ -56,7 +71,7 @@ def write_quantized(quantized: QuantizedModel, path: Path, kind: str, about: Map
         for tensor, t in quantized.integers.items()
     }
     parts = [{"device": p.device, "segment": p.segment, "nodes": list(p.nodes)} for p in quantized.parts]
-    block = dict(about) | {"note": NOTE}
+    block = _shareable(about) | {"note": NOTE}
     if kind == "hbm":
         block["schedule"] = parts
     model.metadata_props.update({
@@ -65,9 +80,35 @@ def write_quantized(quantized: QuantizedModel, path: Path, kind: str, about: Map
     save(model, path)
 
 
+def _shareable(about: Mapping[str, Any]) -> dict[str, Any]:
+    """`about` without the folders of the machine it was made on."""
+    settings = about.get("settings")
+    if not isinstance(settings, Mapping):
+        return dict(about)
+    short = {
+        group: {key: _last_names(group, key, value) for key, value in values.items()}
+        if isinstance(values, Mapping) else values for group, values in settings.items()
+    }
+    return dict(about) | {"settings": short}
+
+
+def _last_names(group: str, key: str, value: Any) -> Any:
+    """A value of the configuration, every path in it cut to its last name."""
+    kind = next((f.kind for f in GROUPS.get(group, ()) if f.key == key), "")
+    if kind not in PATHS or not isinstance(value, str):
+        return value
+    return ";".join(PurePath(part.strip().replace("\\", "/")).name for part in value.split(";"))
+
+
 def read_quantized(path: Path) -> Artifact:
     """Read a `.bc` or `.hbm`. Raises PtqError for anything else, naming what is wrong."""
-    parsed = read_artifact(path)
+    damaged = f"{path.name} is damaged"
+    try:
+        parsed = read_artifact(path)
+    except PtqError as error:
+        if any(str(path) in p.where for p in error.problems):
+            raise
+        raise PtqError(error.problems, damaged) from None  # the problems name tensors, this says of which file
     model, where = parsed.proto, str(path)
     props = {p.key: p.value for p in model.metadata_props}
     if KIND not in props:
@@ -84,7 +125,6 @@ def read_quantized(path: Path) -> Artifact:
         raise PtqError(
             Problem("PTQ611", where, f"format {shorten(props.get(VERSION, 'missing'))}", f"format {FORMAT}", REMEDY)
         )
-    damaged = f"{path.name} is damaged"
     raise_if([*check_types(model), *check_topology(model)], damaged)
     try:
         loaded = attach(model, parsed.tensors)
@@ -130,6 +170,9 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
         Problem("PTQ612", f"{where}: input {shorten(v.name)}", "no fixed shape", "a fixed shape", REMEDY)
         for v in model.graph.inputs if v.shape is None or not v.shape.is_static()
     ]
+    for value in model.graph.inputs:
+        if value.shape is not None and value.shape.is_static():
+            problems += _size_problems(value, f"{where}: input {shorten(value.name)}")
     names: set[str] = set()
     done: set[ir.Node] = set()
     for node in model.graph:
@@ -149,6 +192,7 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
             Problem("PTQ612", label, f"output {shorten(out.name)} without type or fixed shape", "both", REMEDY)
             for out in node.outputs if out.name and not _is_whole(out)
         ]
+        problems += [p for out in node.outputs if out.name and _is_whole(out) for p in _size_problems(out, label)]
         if node.domain == DOMAIN:
             problems += _operator_problems(node, label)
         elif node.domain:
@@ -166,6 +210,15 @@ def _problems(model: ir.Model, where: str) -> list[Problem]:
                 Problem("PTQ612", label, f"{shorten(node.op_type)} on the BPU", ", ".join(sorted(STANDARD)), REMEDY)
             )
     return problems
+
+
+def _size_problems(value: ir.Value, label: str) -> list[Problem]:
+    """A tensor of a static shape that no machine holds, or of a negative size."""
+    sizes = [] if value.shape is None else [int(d) for d in value.shape if isinstance(d, int)]
+    if all(size >= 0 for size in sizes) and math.prod(sizes) <= LARGEST_TENSOR:
+        return []
+    return [Problem("PTQ612", label, f"{shorten(value.name)} of shape {sizes}", f"at most {LARGEST_TENSOR} elements",
+                    REMEDY)]
 
 
 def _in_float(node: ir.Node) -> bool:
@@ -211,4 +264,25 @@ def _operator_problems(node: ir.Node, label: str) -> list[Problem]:
     if wrong:
         problems.append(Problem("PTQ612", label, f"attributes missing or of another type: {', '.join(wrong)}",
                                 ", ".join(spec.attributes), REMEDY))
+    return problems or _number_problems(node, spec.inputs, label)
+
+
+def _number_problems(node: ir.Node, names: tuple[str, ...], label: str) -> list[Problem]:
+    """Clamps outside of the output's type, multipliers and shifts that no ratio has: executors would not agree."""
+    problems = []
+    attributes = {a.name: a.value for a in node.attributes.values()}
+    out = node.outputs[0]
+    if "low" in attributes and _is_whole(out) and out.dtype is not None and out.dtype.numpy().kind == "i":
+        limits = np.iinfo(out.dtype.numpy())
+        if not limits.min <= attributes["low"] <= attributes["high"] <= limits.max:
+            found = f"a clamp from {attributes['low']} to {attributes['high']}"
+            problems.append(Problem("PTQ612", label, found, f"within {limits.min} to {limits.max}", REMEDY))
+    for name, value in zip(names, node.inputs, strict=True):
+        limit = next((r for suffix, r in RATIOS.items() if name.endswith(suffix)), None)
+        if limit is None or value is None or value.const_value is None:
+            continue
+        array = value.const_value.numpy()
+        if array.dtype.kind != "i" or (array.size and not limit[0] <= array.min() <= array.max() <= limit[1]):
+            problems.append(Problem("PTQ612", label, f"{name} of {array.dtype} out of range",
+                                    f"integers from {limit[0]} to {limit[1]}", REMEDY))
     return problems

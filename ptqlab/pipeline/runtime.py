@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,9 @@ import onnx_ir as ir
 from ptqlab.artifacts.models import Artifact, read_quantized
 from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
 from ptqlab.graph import Session, session
+from ptqlab.pipeline.row_stride import plane_inputs, row_stride, without_padding
+from ptqlab.pipeline.tensor_facts import TensorFacts, tensor_facts
+from ptqlab.platforms import PLATFORMS
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
 from ptqlab.stages.record import TensorInfo
 
@@ -33,6 +37,9 @@ class Runtime:
 
     `input_names`, `output_names`, `inputs`, `outputs` (name, dtype, shape) and `run`. Bind by name: the order of
     inputs may differ from one artifact to the next. `output_nodes`: output -> the node that puts it out.
+    `input_info`, `output_info`: shape, type, scale and zero point under the names of hbm_infer; `real` and `codes` go
+    from the codes of an integer input or output to real numbers and back.
+    Planes of an nv12 image (`<name>_y`, `<name>_uv`) may have rows padded to the platform's stride, 32 or 64 bytes.
     `settings`: the configuration that an artifact was compiled with, {} for a float model.
     Raises PtqError for a missing or damaged file, an unknown engine, and feeds of a wrong name, dtype or shape.
     """
@@ -90,6 +97,58 @@ class Runtime:
             kind = FastExecutor if engine == "fast" else ReferenceExecutor
             self._run = kind(quantized, threads=threads).run
 
+    @cached_property
+    def _planes(self) -> dict[str, tuple[int, ...]]:
+        """nv12 inputs whose rows may be padded -> their shapes."""
+        if self._artifact is None:
+            return {}
+        names = plane_inputs(self._artifact.quantized.model.graph)
+        return {i.name: i.shape for i in self.inputs if i.name in names and len(i.shape) == 4}
+
+    @cached_property
+    def _alignment(self) -> int:
+        march = "" if self._artifact is None else str(self._artifact.about.get("march", ""))
+        return PLATFORMS[march].nv12_stride if march in PLATFORMS else max(p.nv12_stride for p in PLATFORMS.values())
+
+    def without_padding(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The feeds, padded rows of nv12 planes cut to the width of the image. PtqError where a row stride is wrong."""
+        return without_padding(feeds, self._planes, self._alignment)
+
+    @cached_property
+    def _facts(self) -> dict[str, TensorFacts]:
+        integers = {} if self._artifact is None else self._artifact.quantized.integers
+        rows = {name: row_stride(shape, self._alignment) for name, shape in self._planes.items()}
+        return {
+            i.name: tensor_facts(i.name, i.shape, i.dtype, integers, rows.get(i.name))
+            for i in (*self.inputs, *self.outputs)
+        }
+
+    @property
+    def input_info(self) -> dict[str, dict[str, Any]]:
+        """Input -> valid_shape, stride, tensor_type, quanti_type, quantizeAxis, scale_data, zero_point_data."""
+        return {name: self._facts[name].to_dict() for name in self.input_names}
+
+    @property
+    def output_info(self) -> dict[str, dict[str, Any]]:
+        """The same of every output."""
+        return {name: self._facts[name].to_dict() for name in self.output_names}
+
+    def real(self, name: str, values: np.ndarray) -> np.ndarray:
+        """What an array of an input or output stands for: (codes - zero point) * scale; itself where it is real."""
+        return self._known(name).real(values)
+
+    def codes(self, name: str, values: np.ndarray) -> np.ndarray:
+        """The codes of an integer input for real numbers: clamp(round(x / scale + zero point)). Others as they are."""
+        return self._known(name).codes(values)
+
+    def _known(self, name: str) -> TensorFacts:
+        if name not in self._facts:
+            raise PtqError(
+                Problem("PTQ120", f"tensor '{shorten(name)}'", "no such input or output", ", ".join(self._facts)),
+                "Running the model",
+            )
+        return self._facts[name]
+
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Arrays of the outputs `names`, or of all outputs in order for None. Feeds are bound by name."""
         unknown = [n for n in names or () if n not in self.output_names]
@@ -97,6 +156,7 @@ class Runtime:
             [Problem("PTQ120", f"output '{n}'", "no such output", ", ".join(self.output_names)) for n in unknown],
             "Running the model",
         )
+        feeds = self.without_padding(feeds)
         self._check.check_feeds(feeds)
         try:
             results = self._run(feeds)
@@ -106,8 +166,11 @@ class Runtime:
             # a hostile file can be wrong in more ways than reading it can see
             raise PtqError(
                 Problem(
-                    "PTQ623", str(self.path), f"it cannot be run: {type(error).__name__}: {shorten(error)}",
-                    "a file as ptqlab wrote it", "compile the model again; if the file is new, this is a bug in ptqlab",
+                    "PTQ623",
+                    str(self.path),
+                    f"it cannot be run: {type(error).__name__}: {shorten(error)}",
+                    "a file as ptqlab wrote it",
+                    "compile the model again; if the file is new, this is a bug in ptqlab",
                 ),
                 "Running the model",
             ) from error

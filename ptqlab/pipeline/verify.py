@@ -1,7 +1,7 @@
 """`verify`: do two artifacts of one model agree? (the vendor's hb_verifier)
 
 onnx-onnx, onnx-bc and bc-bc are compared by cosine; bc-hbm and hbm-hbm must agree in every number: consistency is
-|a - b| <= 10^-digits for every element (documented), and where they differ the first node that does is named.
+|a - b| <= 10^-digits for every element (documented). Where two integer models differ, the first node is named.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class OutputMatch:
 @dataclass(frozen=True)
 class Verification:
     """Result of `verify`. mode is "cosine" or "consistency"; `first_difference` names the node where two integer
-    models part ("" when they agree or were compared by cosine); `derived` names the model whose image inputs were fed
-    with bytes made from the other one's float data ("" for none)."""
+    models part ("" when they agree or one of them is a float model); `derived` names the model whose inputs were fed
+    with what was made from the other one's float data, such as camera bytes ("" for none)."""
 
     models: tuple[str, str]
     mode: str
@@ -81,8 +81,11 @@ def verify(models: tuple[str | Path, str | Path], samples: Sequence[Sample], *, 
     return compare((Runtime(first), Runtime(second)), samples, digits)
 
 
-def compare(runners: tuple[Runtime, Runtime], samples: Sequence[Sample], digits: int) -> Verification:
-    """`verify` on two models that are open already."""
+def compare(
+    runners: tuple[Runtime, Runtime], samples: Sequence[Sample], digits: int, repeats: tuple[int, int] = (1, 1)
+) -> Verification:
+    """`verify` on two models that are open already; a model's outputs are repeated along the batch where the other one
+    was fed with each sample so often."""
     first, second = (runner.path for runner in runners)
     pairs = _paired(runners[0].output_names, runners[1].output_names, (first, second))
     if not samples:
@@ -97,7 +100,8 @@ def compare(runners: tuple[Runtime, Runtime], samples: Sequence[Sample], digits:
         results = [_run(runner, feed) for runner, feed in zip(runners, feeds, strict=True)]
         for pair in pairs:
             a, b = (
-                _real(runner, name, result[name]) for runner, name, result in zip(runners, pair, results, strict=True)
+                _repeated(runner.real(name, result[name]), times)
+                for runner, name, result, times in zip(runners, pair, results, repeats, strict=True)
             )
             if a.shape != b.shape:
                 raise PtqError(
@@ -120,8 +124,11 @@ def compare(runners: tuple[Runtime, Runtime], samples: Sequence[Sample], digits:
         for pair in pairs
     )
     parted = ""
-    if exact and any(o.mismatched for o in outputs) and ".onnx" not in (first.suffix, second.suffix):
-        parted = first_difference(read_quantized(first).quantized, read_quantized(second).quantized, fed)
+    if any(o.mismatched if exact else o.max_abs for o in outputs) and ".onnx" not in (first.suffix, second.suffix):
+        pairs_of_runs = [
+            both for one, other in fed for both in zip(_parts(runners[0], one), _parts(runners[1], other), strict=False)
+        ]
+        parted = first_difference(read_quantized(first).quantized, read_quantized(second).quantized, pairs_of_runs)
     return Verification((first.name, second.name), "consistency" if exact else "cosine", digits, outputs, parted)
 
 
@@ -143,8 +150,19 @@ def _paired(a: Sequence[str], b: Sequence[str], files: tuple[Path, Path]) -> lis
     return pairs
 
 
-def _run(runtime: Runtime, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    missing = [n for n in runtime.input_names if n not in feed]
+def _repeated(array: np.ndarray, times: int) -> np.ndarray:
+    return np.concatenate([array] * times) if times > 1 and array.ndim else array
+
+
+def _run(runtime: Runtime, feed: Feed) -> dict[str, np.ndarray]:
+    """Outputs by name; several samples are run one after the other and joined along the first axis."""
+    runs = [runtime.run(None, part) for part in _parts(runtime, feed)]
+    arrays = runs[0] if len(runs) == 1 else [np.concatenate(parts) for parts in zip(*runs, strict=True)]
+    return dict(zip(runtime.output_names, arrays, strict=True))
+
+
+def _parts(runtime: Runtime, feed: Feed) -> list[Feed]:
+    """The feed of one run of a model, or of as many runs as there are samples in it."""
     raise_if(
         [
             Problem(
@@ -154,23 +172,34 @@ def _run(runtime: Runtime, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
                 "data for every input",
                 "give the runtime data of this model too",
             )
-            for n in missing
+            for n in runtime.input_names if n not in feed
         ],
         "Comparing models",
     )
-    inputs = {n: feed[n] for n in runtime.input_names}
-    return dict(zip(runtime.output_names, runtime.run(None, inputs), strict=True))
+    inputs = runtime.without_padding({n: feed[n] for n in runtime.input_names})
+    count = _samples_in(runtime, inputs) or 1
+    if count == 1:
+        return [inputs]
+    split = [np.split(array, count) for array in inputs.values()]
+    return [dict(zip(inputs, parts, strict=True)) for parts in zip(*split, strict=True)]
 
 
-def _real(runtime: Runtime, name: str, values: np.ndarray) -> np.ndarray:
-    """Integer outputs as the real numbers they stand for; others as they are."""
-    if runtime.path.suffix == ".onnx":
-        return values
-    for encoding in runtime.encodings.values():
-        if encoding["tensor"] == name:
-            centred = values.astype(np.int64) - encoding["zero_point"]
-            return centred.astype(np.float32) * encoding["scale"]
-    return values
+def _samples_in(runtime: Runtime, feed: Feed) -> int | None:
+    """How many samples for each that the model takes lie in the arrays' first axis; None where they do not fit."""
+    counts: set[float] = set()
+    cut = runtime.without_padding(feed)
+    for info in runtime.inputs:
+        array = cut[info.name]
+        if str(array.dtype) != info.dtype or array.ndim != len(info.shape):
+            return None
+        if all(d in (-1, n) for d, n in zip(info.shape, array.shape, strict=True)):
+            counts.add(1)
+        elif info.shape and info.shape[0] > 0 and array.shape[1:] == info.shape[1:]:
+            counts.add(array.shape[0] / info.shape[0])
+        else:
+            return None
+    [count, *others] = counts or {1}
+    return int(count) if not others and count >= 1 and count == int(count) else None
 
 
 def _count(worst: list[float], a: np.ndarray, b: np.ndarray, tolerance: float) -> None:
@@ -190,7 +219,7 @@ def first_difference(a: QuantizedModel, b: QuantizedModel, samples: Sequence[tup
     producer = {str(o.name): str(n.name) for n in a.model.graph for o in n.outputs}
     order = {str(n.name): i for i, n in enumerate(a.model.graph)}
     for feeds in samples:
-        results = [run.run({n: feed[n] for n in run.input_names}) for run, feed in zip(runs, feeds, strict=True)]
+        results = [run.run(feed) for run, feed in zip(runs, feeds, strict=True)]
         differing = [
             producer[a.integers[t].name]
             for t in shared
@@ -208,7 +237,8 @@ def verify_files(
 
     sets  each a list of (input name, file); "" for a file that goes to the next input in order. A model takes the
           first set that fits its inputs in number, type and shape, else the named files of all sets together. Image
-          inputs of a quantized model that no set fits are fed with bytes made from the float model's data (documented).
+          inputs of a quantized model that no set fits are fed with bytes made from the float model's data (documented),
+          and those with a batch of their own with the one sample repeated, or with as many samples as the files hold.
     Raises PtqError for files that are no arrays and for a model that no set fits.
     """
     arrays = read_arrays([file for one in sets for _, file in one])
@@ -216,13 +246,14 @@ def verify_files(
     named = [(name, array) for one in loaded for name, array in one if name]
     runners = (Runtime(models[0]), Runtime(models[1]))
     feeds = [next((f for one in (*loaded, named) if (f := _bind(runner, one)) is not None), None) for runner in runners]
-    derived = ""
+    derived, repeats = "", [1, 1]
     for index in (0, 1):
         original = feeds[1 - index]
         if feeds[index] is None and original is not None:
-            made = runtime_feed(runners[index].settings, original)
-            feeds[index] = None if made is None else _bind(runners[index], list(made.items()))
-            derived = "" if feeds[index] is None else runners[index].path.name
+            made, times = runtime_feed(runners[index].settings, original) or ({}, 1)
+            feeds[index] = _bind(runners[index], list(made.items()))
+            if feeds[index] is not None:
+                derived, repeats[1 - index] = runners[index].path.name, times
     given = "; ".join(", ".join(f"{n}{'=' if n else ''}{a.dtype} {list(a.shape)}" for n, a in one) for one in loaded)
     raise_if(
         [
@@ -239,7 +270,7 @@ def verify_files(
         "Comparing models",
     )
     assert feeds[0] is not None and feeds[1] is not None
-    return replace(compare(runners, [(feeds[0], feeds[1])], digits), derived=derived)
+    return replace(compare(runners, [(feeds[0], feeds[1])], digits, (repeats[0], repeats[1])), derived=derived)
 
 
 def _bind(runtime: Runtime, files: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray] | None:
@@ -250,9 +281,4 @@ def _bind(runtime: Runtime, files: Sequence[tuple[str, np.ndarray]]) -> dict[str
     if len(rest) != len(unnamed):
         return None
     feed |= dict(zip(rest, unnamed, strict=True))
-    for info in runtime.inputs:
-        array = feed[info.name]
-        fits = len(info.shape) == array.ndim and all(d in (-1, n) for d, n in zip(info.shape, array.shape, strict=True))
-        if str(array.dtype) != info.dtype or not fits:
-            return None
-    return feed
+    return None if _samples_in(runtime, feed) is None else feed

@@ -19,12 +19,16 @@ def verify_page(found: Verification) -> Page:
                    ("CosineSimilarity",))
         if found.derived:
             page.line(say("derived", model=found.derived))
-        return page
+        return _with_difference(page, found)
     verdict = say("agree" if found.passed else "disagree")
     page = Page(f"{first} vs {second}: {verdict} (|a - b| <= 1e-{found.digits})")
     page.table(CONSISTENCY_COLUMNS, [
         (o.name, str(bool(o.consistent)), f"{o.mismatched}/{o.count} ({o.mismatched / max(1, o.count):.4%})",
          f"{o.max_abs:.9g}", f"{o.max_rel:.9g}") for o in found.outputs], CONSISTENCY_COLUMNS[2:])
+    return _with_difference(page, found)
+
+
+def _with_difference(page: Page, found: Verification) -> Page:
     if found.first_difference:
         page.line(say("first_difference", node=found.first_difference))
     return page

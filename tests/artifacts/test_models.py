@@ -136,6 +136,17 @@ def attribute_of(proto: onnx.ModelProto, name: str, key: str) -> onnx.AttributeP
     return next(a for a in node(proto, name).attribute if a.name == key)
 
 
+def weight_of(proto: onnx.ModelProto) -> onnx.TensorProto:
+    return next(t for t in proto.graph.initializer if t.name == "conv_weight")
+
+
+def outside(tensor: onnx.TensorProto, location: str) -> None:
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, text in (("location", location), ("offset", "0"), ("length", "4")):
+        tensor.external_data.add(key=key, value=text)
+
+
 DAMAGES: dict[str, tuple[Change, str]] = {
     "unknown operator": (
         lambda p: setattr(node(p, "conv"), "op_type", "Int4Conv"),
@@ -199,6 +210,33 @@ DAMAGES: dict[str, tuple[Change, str]] = {
     "element type": (
         lambda p: [setattr(v.type.tensor_type, "elem_type", 0) for v in p.graph.value_info],
         "without type or fixed shape",
+    ),
+    "an input of 96 TiB": (
+        lambda p: setattr(p.graph.input[0].type.tensor_type.shape.dim[2], "dim_value", 2**40),
+        "input x\n    found     x of shape",
+    ),
+    "a tensor of a negative size": (
+        lambda p: [setattr(v.type.tensor_type.shape.dim[0], "dim_value", -4) for v in p.graph.value_info[:1]],
+        "of shape [-4, ",
+    ),
+    "a weight larger than its bytes": (
+        lambda p: weight_of(p).dims.__setitem__(0, 2**40),
+        "bytes for shape [1099511627776, ",
+    ),
+    "weights in a file elsewhere": (
+        lambda p: outside(weight_of(p), "/etc/hostname"),
+        "external data in '/etc/hostname'",
+    ),
+    "weights in a folder above": (lambda p: outside(weight_of(p), "../../x"), "external data in '../../x'"),
+    "a clamp beyond the type": (
+        lambda p: setattr(attribute_of(p, "conv", "high"), "i", 200),
+        "a clamp from -128 to 200",
+    ),
+    "a shift that no ratio has": (
+        lambda p: next(t for t in p.graph.initializer if t.name == node(p, "conv").input[4]).CopyFrom(
+            onnx.numpy_helper.from_array(np.int32(70), node(p, "conv").input[4])
+        ),
+        "shift of int32 out of range\n    expected  integers from -5 to 54",
     ),
     "input without a size": (lambda p: p.graph.input[0].type.tensor_type.shape.dim[0].Clear(), "no fixed shape"),
 }
@@ -319,3 +357,21 @@ def test_a_compiled_hbm_says_what_it_was_made_with(tmp_path: Path) -> None:
     model, feeds = EDGES["diamonds"]()
     about = read_quantized(compiled(model, feeds, tmp_path, march="nash-p").artifacts["hbm"]).about
     assert about["march"] == "nash-p" and "onnxruntime" in about["versions"] and about["settings"]
+
+
+def test_no_folder_of_the_machine_is_in_the_file(tmp_path: Path) -> None:
+    """An artifact is handed on: of model, data and folders its settings hold the last name only, node names whole."""
+    model, feeds = EDGES["diamonds"]()
+    run = compiled(model, feeds, tmp_path, output_nodes=[model.graph.node[-1].name])
+    for key in ("quantized", "hbm"):
+        assert str(tmp_path).encode() not in Path(run.artifacts[key]).read_bytes()
+        held = read_quantized(Path(run.artifacts[key])).about["settings"]["model_parameters"]
+        assert (held["onnx_model"], held["working_dir"]) == ("net.onnx", "out")
+    folders = {"calibration_parameters": {"cal_data_dir": "/a/b/one; ./two/", "quant_config": "C:\\x\\q.json"},
+               "model_parameters": {"output_nodes": "/head/Conv;/tail"}}  # fmt: skip
+    quantized = read_quantized(Path(run.artifacts["hbm"])).quantized
+    write_quantized(quantized, tmp_path / "again.hbm", "hbm", {"settings": folders})
+    assert read_quantized(tmp_path / "again.hbm").about["settings"] == {
+        "calibration_parameters": {"cal_data_dir": "one;two", "quant_config": "q.json"},
+        "model_parameters": {"output_nodes": "/head/Conv;/tail"},
+    }

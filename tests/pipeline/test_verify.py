@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -12,6 +14,7 @@ import ptqlab
 from ptqlab.artifacts.models import read_quantized, write_quantized
 from ptqlab.cli.main import main
 from ptqlab.errors import PtqError
+from ptqlab.pipeline.verify import verify_files
 
 MAX = {"model_config": {"activation": {"calibration_type": "max"}}}
 
@@ -128,3 +131,58 @@ def test_models_that_share_no_output(run, tmp_path):
     onnx.save(model(nodes, [value("x", [1, 3, 8, 8])], [value("z", None)], []), tmp_path / "o.onnx")
     with pytest.raises(PtqError, match="PTQ642"):
         ptqlab.verify(run.artifacts["original_float"], tmp_path / "o.onnx", feeds()[0])
+
+
+@pytest.fixture(scope="module", params=["batch", "inputs of their own", "some inputs", "nv12", "nv12 of their own"])
+def batched(request, tmp_path_factory):
+    """Two images in one run, as one input or as two, floats or camera bytes; and what one image gives."""
+    from image_nets import as_image, compiled
+
+    folder = tmp_path_factory.mktemp("batched")
+    more = as_image("nv12") if "nv12" in request.param else {}
+    split = {"separate_name": "x"} if "some" in request.param else {"separate_batch": "own" in request.param}
+    return compiled(folder / "out", input_batch=2, **split, **more), bool(more)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("key", ["quantized", "hbm"])
+def test_a_model_with_a_batch_is_fed_from_the_float_data(batched, key, count):
+    """One image stands for the whole batch, two are the two of it: cosine of all outputs, the derived feed is told."""
+    from image_nets import floats, photos
+
+    run, image = batched
+    np.save("images.npy", np.concatenate([floats(p) for p in photos()[:count]]))
+    pair = f"{run.artifacts['calibrated']},{run.artifacts[key]}"
+    found = verify_files(tuple(pair.split(",")), [[("", Path("images.npy"))]])
+    [row] = found.outputs
+    assert row.count == 2 * 5 * 32 * 48
+    assert row.cosine > (0.98 if image else 0.999)
+    one_input = ptqlab.Runtime(run.artifacts[key]).input_names == ["x"]
+    assert found.derived == ("" if one_input and count == 2 else Path(run.artifacts[key]).name)
+
+
+def test_images_of_another_number_do_not_fit(batched, capsys):
+    """Three images are neither one nor a batch of two: refused with what the model takes."""
+    from image_nets import floats, photos
+
+    run, _ = batched
+    np.save("images.npy", np.concatenate([floats(p) for p in photos()[:3]]))
+    assert main(["verify", f"{run.artifacts['calibrated']},{run.artifacts['quantized']}", "-i", "images.npy"]) == 1
+    assert "the files hold float32 [3, 3, 32, 48]" in capsys.readouterr().err
+
+
+def test_first_difference_of_a_bc_and_an_hbm(run, tmp_path, capsys):
+    """.bc against another .hbm, and two .bc, which are compared by cosine: the node whose codes part first."""
+    path = other(run, tmp_path)
+    pair = f"{run.artifacts['quantized_removed']},{path}"
+    assert main(["verify", pair, "-i", "pixels.npy"]) == 1
+    assert "First node that differs: conv2" in capsys.readouterr().out
+    second = tmp_path / "other.bc"
+    artifact = read_quantized(path)
+    write_quantized(artifact.quantized, second, "bc", dict(artifact.about))
+    found = ptqlab.verify(run.artifacts["quantized_removed"], second, feeds()[1]).found
+    assert found.mode == "cosine" and found.outputs[0].cosine < 1 and found.first_difference == "conv2"
+    assert main(["verify", f"{run.artifacts['quantized_removed']},{second}", "-i", "pixels.npy"]) == 0
+    assert "First node that differs: conv2" in capsys.readouterr().out
+    same = ptqlab.verify(run.artifacts["quantized_removed"], run.artifacts["quantized_removed"], feeds()[1]).found
+    assert same.first_difference == ""

@@ -45,8 +45,8 @@ def test_settings_of_an_artifact():
     assert (image.name, image.type_rt, image.type_train, image.mean, image.scale) == (
         "a", "rgb", "bgr", (1.0, 2.0, 3.0), (0.5,))
     feed = {"a": np.zeros((1, 3, 2, 2), np.float32), "b": np.ones(3, np.float32)}
-    made = runtime_feed({"input_parameters": given}, feed)
-    assert made["b"] is feed["b"] and made["a"].tolist() == [[[[3, 2, 1]] * 2] * 2]
+    made, repeats = runtime_feed({"input_parameters": given}, feed)
+    assert repeats == 1 and made["b"] is feed["b"] and made["a"].tolist() == [[[[3, 2, 1]] * 2] * 2]
     for bad in ({}, {"input_parameters": 7}, {"input_parameters": given | {"mean_value": "x;y"}},
                 {"input_parameters": given | {"mean_value": "1 2;None"}},
                 {"input_parameters": given | {"input_type_rt": "rgb;rgb;rgb"}},
