@@ -76,6 +76,14 @@ def diagnose(model: Any, data: Any = None, *, worst: int = 5, data_num: int | No
     return [d for n in order if (d := _one(network, n, values, noise[n], shifted)) is not None]
 
 
+def causes_at(network: Network, node: str, samples: SampleSet) -> list[Diagnosis]:
+    """Cause and remedy of what `node` reads through quantizers, without measuring how much it hurts: noise is NaN."""
+    names = network.of_node(node)
+    values = _values(network, names, samples)
+    shifted = {n: mean_share(network, n, samples) for n in names if network.quantizers[n].kind == "weight"}
+    return [d for n in names if (d := _one(network, n, values, float("nan"), shifted)) is not None]
+
+
 def _share(a: Agreement) -> float:
     """Noise of an output relative to it; what is broken is infinitely bad."""
     if np.isnan(a.squared_error):
