@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ptqlab.cli.help import language_in
 from ptqlab.cli.parser import Done, Usage, build, parse
 from ptqlab.errors import PtqError, fatal, told
 from ptqlab.report.words import say, set_language
@@ -16,9 +17,10 @@ from ptqlab.report.words import say, set_language
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command line; prints its results on standard output, everything else on standard error."""
     try:
-        args = parse(build(), sys.argv[1:] if words is None else words)
-        if args.lang:
-            set_language(args.lang)
+        words = sys.argv[1:] if words is None else words
+        if chosen := language_in(words):
+            set_language(chosen)
+        args = parse(build(), words)
         from ptqlab.cli.verbs import VERBS, Session
 
         result = VERBS[args.verb](args, Session(progress=True))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ptqlab import __version__
+from ptqlab.cli.help import Help
 from ptqlab.errors import nearest
 from ptqlab.platforms import MARCHES
 from ptqlab.report.netron_choices import COLORS, STAGES
@@ -34,6 +35,9 @@ class Done(Exception):
 
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of ending the process, and names the nearest verb or option."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **{"formatter_class": Help, **keywords})
 
     def error(self, message: str) -> NoReturn:
         raise Usage(f"{self.format_usage().rstrip()}\n{self.prog}: {message}{self._did_you_mean(message)}")
