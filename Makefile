@@ -38,6 +38,7 @@ lint: $(VENV)/.test ## ruff, mypy, the import rules, the layout of the tree
 
 bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.run
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.sensitivity resnet18 mobilenet_v2 vit
 
 screenshots: $(VENV)/.test chromium ## pictures of the views, written to screenshots/
 	PTQLAB_SCREENSHOTS=$(CURDIR)/screenshots $(PYTEST) -m browser tests/notebook

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -230,7 +230,15 @@ class Network:
 
     def readers(self, quantizer: str) -> list[str]:
         """Nodes that read through a quantizer."""
-        return list(dict.fromkeys(n for (n, _), chain in self.edges.items() if quantizer in chain))
+        return list(self._readers.get(quantizer, ()))
+
+    @cached_property
+    def _readers(self) -> Mapping[str, Mapping[str, None]]:
+        found: dict[str, dict[str, None]] = {}
+        for (node, _), chain in self.edges.items():
+            for quantizer in chain:
+                found.setdefault(quantizer, {})[node] = None
+        return found
 
     def resolve(self, names: Iterable[str], where: str) -> list[str]:
         """The quantizers that names of nodes or quantizers stand for; PtqError for names that are neither."""
