@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ptqlab.stages.record import Record
     from ptqlab.widgets.graph import GraphView
     from ptqlab.widgets.grid import QuantGrid
-    from ptqlab.widgets.grid import QuantGrid
 
 
 class Views:
@@ -97,20 +96,6 @@ class Views:
 
         return graph_html(self.record, self._run.directory, stage=stage, around=around, hops=hops, color=color,
                           height=height)
-
-    def grid(self, data: Any = None, *, samples: int = 8, height: int = 460) -> QuantGrid:
-        """The quant_config as a grid to be changed, with what a change does to outputs and latency; see `QuantGrid`.
-
-        samples  how many calibration samples the effect is measured with;  height in pixels
-        The sensitivity of nodes is a column where it was computed before. PtqError for a configuration that cannot be
-        read any more.
-        """
-        from ptqlab.result.api import run
-        from ptqlab.widgets.grid import QuantGrid
-
-        found = self.known_sensitivity
-        return QuantGrid(self._run, run, data, samples=samples, height=height,
-                         sensitivity={} if found is None else found.whole_nodes())
 
     def grid(self, data: Any = None, *, samples: int = 8, height: int = 460) -> QuantGrid:
         """The quant_config as a grid to be changed, with what a change does to outputs and latency; see `QuantGrid`.
