@@ -61,6 +61,11 @@ class SensitivityResult(Shown):
                          "Samples": len(self.scores.values[label])})
         return pd.DataFrame(rows)
 
+    def whole_nodes(self, qtype: str = "int8") -> dict[str, float]:
+        """Node -> first metric with the whole of it in a type, where that was measured."""
+        return {key[0]: self.scores.mean(label)[0] for label in self.scores.values
+                if (key := self.keys[label])[1:3] == ("node", qtype)}
+
     def heatmap(self, metric: str | None = None) -> go.Figure:
         """Node x (part, type) by colour, for one of the metrics (default: the first)."""
         name = metric or self.metrics[0]

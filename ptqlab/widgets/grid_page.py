@@ -44,7 +44,8 @@ def header(level: str, rows: Sequence[Row], session: Session) -> dict[str, Any]:
 def in_words(error: BaseException) -> str:
     """A refusal in one line; anything else by name."""
     if isinstance(error, PtqError):
-        return "; ".join(f"{p.where}: {spoken(p.found)}{'. ' if p.hint else ''}{spoken(p.hint)}" for p in error.problems)
+        told = [f"{p.where}: {spoken(p.found)}{'. ' if p.hint else ''}{spoken(p.hint)}" for p in error.problems]
+        return "; ".join(told)
     return say("grid_failed", why=f"{type(error).__name__}: {shorten(error)}")
 
 
