@@ -94,8 +94,8 @@ def by_sensitivity_alone(found: TuneResult, asked: Mapping[str, Any]) -> bool:
     cheaper = tuned.latency_us <= candidate.latency_us
     print(f"by sensitivity alone: {count} nodes in int16 for {candidate.sqnr:.2f} dB, {tuned.sqnr:.2f} dB by tune; "
           f"adds {candidate.latency_us - start.latency_us:.2f} us, tune {tuned.latency_us - start.latency_us:.2f} us; "
-          f"MACs with int16 features {macs_share(bench, candidate.plan):.1%}, tune {macs_share(bench, tuned.plan):.1%}: "
-          f"{said(cheaper)}", flush=True)
+          f"MACs with int16 features {macs_share(bench, candidate.plan):.1%}, "
+          f"tune {macs_share(bench, tuned.plan):.1%}: {said(cheaper)}", flush=True)
     return cheaper
 
 

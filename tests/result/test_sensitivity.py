@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import pickle
 from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from debug_nets import network
@@ -11,8 +12,10 @@ from debug_nets import network
 import ptqlab
 from ptqlab import debug
 from ptqlab.arith.metrics import METRICS
-from ptqlab.debug.cuts import Effects
+from ptqlab.debug.cuts import Effects, agreement
+from ptqlab.debug.network import partial_model
 from ptqlab.debug.ranking import LEAST_GROUPS, choices_of, halving, score
+from ptqlab.debug.source import open_source
 from ptqlab.errors import PtqError
 from ptqlab.events import Watch
 from ptqlab.examples import digits
@@ -149,12 +152,22 @@ def test_types_and_parts_are_checked():
 
 
 def test_a_run_knows_its_data_and_two_runs_are_compared(tmp_path, monkeypatch):
-    """A compile result brings its folders along; the frame holds both runs and the change."""
+    """A compile result brings its folders along, and its sensitivities equal one whole run per node, in value and in
+    order; the frame of a comparison holds both runs and the change."""
     monkeypatch.chdir(tmp_path)
     config = digits.write_config(tmp_path / "example")
     a = ptqlab.compile(config, working_dir="a", progress=False)
     found = debug.get_sensitivity_of_nodes(a)
     assert set(found) <= set(a.nodes["Node"]) and len(found) >= 5
+    apart, samples = open_source(a)
+    truth = session(apart.graph.model).run(None, samples[0])[0]
+    wanted = {}
+    for name in apart.nodes:
+        whole = session(partial_model(apart, {q: apart.quantizers[q] for q in apart.of_node(name)}))
+        wanted[name] = agreement(truth, whole.run(None, samples[0])[0]).cosine
+    assert {n: float(row["cosine-similarity"]) for n, row in found.items()} == pytest.approx(wanted, abs=1e-5)
+    ordered = [wanted[n] for n in found]
+    assert all(b - a > -1e-7 for a, b in pairwise(ordered))
     wide = {"model_config": {"all_node_type": "int16"}}
     b = ptqlab.compile(config, working_dir="b", quant_config=wide, progress=False)
     frame = debug.compare_runs(a, b)
