@@ -116,6 +116,10 @@ def build(prog: str = "ptqlab") -> Parser:
     cosine = verb("cosine", "cosine to the float model, node by node")
     cosine.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write the figure as one html page")
     _run(cosine)
+    grid = verb("grid", "the quant_config as a grid to be changed, with what each change does; in a notebook")
+    grid.add_argument("--samples", type=int, default=8, metavar="N",
+                      help="calibration samples that the effect is measured with (default: 8)")
+    _run(grid)
     graph = verb("graph", "the graph of a run in Netron: a widget in a notebook, with -o a file that opens offline")
     graph.add_argument("node", nargs="?", metavar="NODE", help="only what is around this node")
     graph.add_argument("--hops", type=int, default=2, metavar="N", help="so many edges around NODE (default: 2)")

@@ -232,6 +232,12 @@ def run_graph(args: argparse.Namespace, session: Session) -> Any:
     return Text(str(args.output))
 
 
+def run_grid(args: argparse.Namespace, session: Session) -> Any:
+    """Verb `grid`: a widget, in a notebook only."""
+    _needs_notebook(args, session)
+    return chosen_run(args, session).grid(samples=args.samples)
+
+
 def _needs_notebook(args: argparse.Namespace, session: Session) -> None:
     """Raise Usage for a widget that nothing could show."""
     if not session.notebook and getattr(args, "output", None) is None:
@@ -349,7 +355,8 @@ def chosen_run(args: argparse.Namespace, session: Session) -> CompileResult:
 
 VERBS: dict[str, Callable[[argparse.Namespace, Session], Any]] = {
     "check": run_check, "fast-perf": run_fast_perf, "config": run_config, "compile": run_compile,
-    "explain": run_explain, "cosine": run_cosine, "graph": run_graph, "compare": run_compare, "report": run_report,
+    "explain": run_explain, "cosine": run_cosine, "graph": run_graph, "grid": run_grid,
+    "compare": run_compare, "report": run_report,
     "doctor": run_doctor, "info": run_info, "infer": run_infer, "verify": run_verify,
     "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune, "sensitivity": run_sensitivity,
     "demo": run_demo, "completion": run_completion,
