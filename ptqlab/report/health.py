@@ -29,7 +29,7 @@ class OutputHealth:
 
     sqnr           of the whole signal, dB;  varying  of the signal without its mean, dB
     distinct       different values after quantization, and before
-    largest_error  largest absolute difference;  trouble  what is wrong, in words, "" for nothing
+    largest_error  largest absolute difference;  trouble  key of the words for what is wrong, "" for nothing
     """
 
     output: str
@@ -47,18 +47,22 @@ class OutputHealth:
         distinct = (int(found["distinct"]), len(np.unique(values.before)))
         trouble = ""
         if not np.isfinite(values.before).all():
-            trouble = say("float_not_finite")
+            trouble = "float_not_finite"
         elif distinct[1] == 1:
-            trouble = say("float_constant")
+            trouble = "float_constant"
         elif distinct[0] == 1:
-            trouble = say("dead")
+            trouble = "dead"
         elif distinct[0] < FEW <= distinct[1]:
-            trouble = say("few_values", n=distinct[0])
+            trouble = "few_values"
         elif found["sqnr-without-mean"] < LEAST_DB:
-            hidden = found["cosine-similarity"] >= HIGH_COSINE
-            trouble = say("cosine_hides") if hidden else say("signal_lost", db=f"{LEAST_DB:g}")
+            trouble = "cosine_hides" if found["cosine-similarity"] >= HIGH_COSINE else "signal_lost"
         return cls(output, found["cosine-similarity"], found["sqnr"], found["sqnr-without-mean"], distinct,
                    found["chebyshev"], trouble)
+
+    @property
+    def verdict(self) -> str:
+        """What is wrong, in words."""
+        return say(self.trouble or "fine", n=self.distinct[0], db=f"{LEAST_DB:g}")
 
 
 def health_page(subject: str, problems: Sequence[Problem], data: Sequence[Finding], record: Record | None,
@@ -85,7 +89,7 @@ def health_page(subject: str, problems: Sequence[Problem], data: Sequence[Findin
         columns = ("TensorName", "Cosine", "SQNR (dB)", say("varying_db"), say("distinct"), say("largest_error"),
                    say("verdict"))
         page.table(columns, [(o.output, f"{o.cosine:.6f}", decibel(o.sqnr), decibel(o.varying),
-                              f"{o.distinct[0]} / {o.distinct[1]}", f"{o.largest_error:.4g}", o.trouble or say("fine"))
+                              f"{o.distinct[0]} / {o.distinct[1]}", f"{o.largest_error:.4g}", o.verdict)
                              for o in outputs], columns[1:6])
     page.heading(say("causes"))
     page.table(("Node", say("cause"), say("seen"), say("do")), causes)

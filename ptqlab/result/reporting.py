@@ -21,10 +21,12 @@ def write_report(run: CompileResult, path: Path, *, other: Comparison | None = N
     has_data = sensitivity and can_measure(run)
     known = run.sensitivity(progress=progress) if has_data and run.known_sensitivity is None else run.known_sensitivity
     health = run.doctor(progress=progress) if has_data else None
+    drawn = run.artifacts.get("optimized_float")
     extras = Extras(
         heat=None if known is None else heat_of_result(known),
         health=None if health is None else health.page,
         comparison=None if other is None else (other.names[1], other.page),
+        graph=run.graph_html() if drawn is not None and drawn.is_file() else "",
     )
     page = report_html(run.record, extras)
     with writing(path):

@@ -29,7 +29,7 @@ def full(record):
 
 
 def test_one_file_that_fetches_nothing_and_runs_nothing():
-    """No script, no address, no name that became html."""
+    """No script of its own, no address, no name that became html."""
     page = full(digits_record())
     assert page.startswith("<!doctype html>") and page.endswith("</body></html>\n")
     assert not re.search(r"<script|https?:|src=|@import|url\(", page)
