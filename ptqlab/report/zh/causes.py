@@ -62,7 +62,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/debug/raising.py
     ("sensitivity analysis", "敏感度分析"),
     # ptqlab/debug/ranking.py
-    ("{n} reads nothing through a quantizer", "{n} 没有经过量化器读取的输入"),
+    ("{name} reads nothing through a quantizer", "{name} 没有经过量化器读取的输入"),
     ("a quantized node", "量化的节点"),
     ("the column ON of the node table tells which nodes are", "节点表的 ON 列说明哪些节点被量化"),
     # ptqlab/debug/select.py
@@ -88,7 +88,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a function of a module", "模块中的函数"),
     ("or let threads do it: executor='threads'", "或使用线程：executor='threads'"),
     # ptqlab/debug/source.py
-    ("two metrics named {n}", "两个指标都叫 {n}"),
+    ("two metrics named {name}", "两个指标都叫 {name}"),
     ("names that differ", "互不相同的名称"),
     # ptqlab/debug/causes.py
     ("The data are not on the scale of the data that the thresholds come from.",

@@ -20,12 +20,14 @@ WORD = re.compile(r"[A-Za-z_]+")
 # so little literal text fits too much: what fills the holes must then be names, or messages
 WEAK = 12
 # bounds on what is looked at: a text may come from a file
-DEEPEST, LONGEST, MOST_PARTS = 5, 4000, 24
-PLAIN = re.compile(r"\S+((,| or| and) \S+)*|'.*'|\".*\"")
+DEEPEST, LONGEST, MOST_PARTS = 5, 4000, 16
 # Chinese with its marks; Chinese words alone; what is set off from them by a space
 CHINESE, IDEOGRAPH = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]"), re.compile(r"[\u4e00-\u9fff]")
 BESIDE = re.compile(r"[\w/$%.*<\[{-]", re.ASCII)
 DTYPES = "float|float16|float32|double|bool|string|untyped|bfloat16|complex64|complex128"
+# names, numbers and quoted text, one or a list of them, each with its type and shape perhaps
+ITEM = rf"(?:'[^']*'|\"[^\"]*\"|\S+)(?: (?:u?int\d+|{DTYPES}))?(?: \[[^\]]*\])?"
+PLAIN = re.compile(rf"{ITEM}(?:(?:,| or| and) {ITEM})*")
 # what a hole of this name takes, and nothing else
 ONLY = {"n": re.compile(r"\d+"), "dtype": re.compile(rf"u?int\d+|{DTYPES}")}
 
@@ -145,7 +147,7 @@ class _Reading:
             self.seen[text] = None
             whole = self.whole(text, depth)
             split = None if whole and whole.complete else self.pieces(text, depth)
-            self.seen[text] = max((t for t in (whole, split) if t), key=lambda t: t.score, default=None)
+            self.seen[text] = max((t for t in (split, whole) if t), key=lambda t: t.score, default=None)
         return self.seen[text]
 
     def whole(self, text: str, depth: int) -> Told | None:
@@ -177,7 +179,7 @@ class _Reading:
             out = _beside(out, pattern.chinese[at : hole.start()])
             out = _beside(out, found.text if found else value)
             at = hole.end()
-        out = _beside(out, pattern.chinese[at:])
+        out = _beside(out, pattern.chinese[at:]).strip()
         return Told(out, pattern.weight + sum(t.score for t in told.values() if t), complete)
 
     def pieces(self, text: str, depth: int) -> Told | None:
@@ -230,8 +232,9 @@ def _beside(left: str, right: str) -> str:
         return left.removesuffix("。") + right
     ends, starts = left.rstrip(" "), right.lstrip(" ")
     if not ends or not starts:
-        return ends + starts
+        return left + right
     if CHINESE.match(ends[-1]) and CHINESE.match(starts[0]):
         return ends + starts
     one, other = sorted((ends[-1], starts[0]), key=lambda c: not IDEOGRAPH.match(c))
-    return f"{ends} {starts}" if IDEOGRAPH.match(one) and BESIDE.match(other) else left + right
+    joined = left == ends and right == starts
+    return f"{left} {right}" if joined and IDEOGRAPH.match(one) and BESIDE.match(other) else left + right

@@ -45,7 +45,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("Last operator with weights: its output is {tail_type} at high precision.",
      "最后一个带权重的算子：以 {tail_type} 高精度输出。"),
     ("BPU: computed inside {main}, with no quantizer between.", "BPU：在 {main} 内部计算，中间不再量化。"),
-    ("input{i} {t}", "输入 {i} 为 {t}"),
     # ptqlab/placement/regions.py
     ("CPU: it follows {tail}, the last operator with weights, which puts out {type}. Name it in quant_config, "
      "or set model_output_type to int8 or int16, to keep it on the BPU at lower precision.",

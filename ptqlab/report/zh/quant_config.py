@@ -89,7 +89,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("remove ON", "去掉 ON"),
     ("the type of a node is its qtype", "节点的类型写在 qtype 中"),
     ("write input0, input1, ... for one input, qtype for all", "单个输入写 input0、input1……，全部输入写 qtype"),
-    ("{value}{subject}: {closed_qtypes}", "{value}{subject}：{closed_qtypes}"),
     ("use int16, or float16 / float32 where the platform has it", "使用 int16；平台支持时也可用 float16 / float32"),
     ("{dual} for one input", "单个输入写了 {dual}"),
     ("write int16 here, or qtype: {dual} for the node", "这里写 int16，或对节点写 qtype: {dual}"),

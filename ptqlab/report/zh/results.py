@@ -109,7 +109,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("install ptqlab again: pip install --force-reinstall ptqlab",
      "重新安装 ptqlab：pip install --force-reinstall ptqlab"),
     # ptqlab/widgets/graph.py
-    ("no node {n} in this stage", "该阶段没有节点 {n}"),
+    ("no node {name} in this stage", "该阶段没有节点 {name}"),
     ("failed: {x}", "失败：{x}"),
     # ptqlab/report/netron.py
     ("the run left no {stage} model", "该次运行没有留下 {stage} 模型"),
