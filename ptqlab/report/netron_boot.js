@@ -13,6 +13,7 @@
     let painting = {nodes: {}, fills: []};
     let port = null;
     let view = null;
+    let quiet = false;       // what the page around selects, it knows; an echo would answer a question of before
 
     const say = (message) => port?.postMessage(message);
     const fail = (error) => {
@@ -77,7 +78,7 @@
             }
             build.apply(this, where);
             paint(this);
-            this.on?.('selectionchange', (graph) => say({type: 'selected',
+            this.on?.('selectionchange', (graph) => quiet || say({type: 'selected',
                 names: Array.from(graph.selection).filter(isNode).map(nameOf).filter((name) => name)}));
         };
     };
@@ -147,10 +148,13 @@
         if (!target) {
             return;
         }
-        if (values.length === 1 && window.innerWidth >= NARROW) {
-            target.scrollTo(target.activate(values[0], 'sidebar'), 'instant');
-        } else {
-            target.scrollTo(target.select(values, 'sidebar') ?? [], 'instant');
+        quiet = true;
+        try {
+            const activate = values.length === 1 && window.innerWidth >= NARROW;
+            const chosen = activate ? target.activate(values[0], 'sidebar') : target.select(values, 'sidebar');
+            target.scrollTo(chosen ?? [], 'instant');
+        } finally {
+            quiet = false;
         }
     };
 

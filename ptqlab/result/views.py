@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ptqlab.result.sensitivity import SensitivityResult
     from ptqlab.result.tuning import TuneResult
     from ptqlab.stages.record import Record
+    from ptqlab.widgets.dashboard import Dashboard
     from ptqlab.widgets.graph import GraphView
     from ptqlab.widgets.grid import QuantGrid
 
@@ -110,6 +111,31 @@ class Views:
         found = self.known_sensitivity
         return QuantGrid(self._run, run, data, samples=samples, height=height,
                          sensitivity={} if found is None else found.whole_nodes())
+
+    def dashboard(self, data: Any = None, *, height: int = 460) -> Dashboard:
+        """Heatmap, graph, grid and details of one node, linked: a click in one shows the node in all.
+
+        The heatmap is that of the sensitivities where they were computed before, else of the cosines, with a button
+        that computes them.  data  calibration data, None for that of the run;  height  of the grid in pixels
+        """
+        from ptqlab.result.sensitivity import sensitivity
+        from ptqlab.widgets.dashboard import Dashboard
+        from ptqlab.widgets.dashboard_heat import Heats, run_heats
+
+        def heats(found: SensitivityResult) -> Heats:
+            first = "sqnr" if "sqnr" in found.metrics else found.metrics[0]
+            order = (first, *(m for m in found.metrics if m != first))
+            return Heats(order, lambda metric, limit: heat_of_result(found, metric, limit))
+
+        def compute(watch: Watch) -> Heats:
+            found = sensitivity(self, data, progress=False, watch=watch)
+            if found.complete and data is None:
+                self._known["last sensitivity"] = found
+            return heats(found)
+
+        known = self.known_sensitivity
+        return Dashboard(self._run, run_heats(self.record) if known is None else heats(known), self.graph(),
+                         self.grid(data, height=height), compute)
 
     def plot_sensitivity(self, metric: str | None = None, *, limit: int | None = WORST, data: Any = None,
                          progress: bool | Progress | None = None, **options: Any) -> go.Figure:

@@ -99,10 +99,15 @@ class View(anywidget.AnyWidget):
 
     def _ipython_display_(self, **_: Any) -> None:
         """The static form, then the widget, which hides it (`hideStatic` in assets.js)."""
-        from IPython.display import display
+        display_both(self, self.model_id, self.static_html())
 
-        frame = (f"<style>{_ONE_IS_SEEN}</style><div class='ptqlab-static' data-ptqlab='{escape(self.model_id)}'>"
-                 f"{self.static_html()}</div>")
-        display({"text/plain": repr(self), "text/html": frame}, raw=True)
-        bundle = self._repr_mimebundle_()
-        display(bundle[0] if isinstance(bundle, tuple) else bundle, raw=True)
+
+def display_both(widget: Any, model_id: str, static_html: str) -> None:
+    """Show the static form, then the widget; the view of the model `model_id` hides the static form."""
+    from IPython.display import display
+
+    frame = (f"<style>{_ONE_IS_SEEN}</style><div class='ptqlab-static' data-ptqlab='{escape(model_id)}'>"
+             f"{static_html}</div>")
+    display({"text/plain": repr(widget), "text/html": frame}, raw=True)
+    bundle = widget._repr_mimebundle_()
+    display(bundle[0] if isinstance(bundle, tuple) else bundle, raw=True)

@@ -122,6 +122,12 @@ class GraphView(View):
         self.send({"kind": "focus", "names": list(nodes)})
         self._select(list(nodes))
 
+    def has(self, node: str) -> bool:
+        """Whether `focus` can show the node: it is drawn, or the cut can move to it."""
+        return node in self._graph.outline.nodes or (
+            self._asked["around"] is not None and node in {row.node for row in self._record.nodes}
+            and self.stage == "optimized")
+
     def _select(self, names: list[str]) -> None:
         if names == self._selected:
             return

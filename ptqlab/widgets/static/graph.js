@@ -64,10 +64,13 @@ export default {
     const watch = new MutationObserver(theme);
     watch.observe(document.body, { attributes: true });
 
+    const select = (names) => {
+      state.selected = names;
+      if (state.cut) state.cut.disabled = !names.length;
+    };
     const hear = (message) => {
       if (message.type === "selected") {
-        state.selected = message.names;
-        if (state.cut) state.cut.disabled = !message.names.length;
+        select(message.names);
         model.send({ kind: "selected", names: message.names });
       } else if (message.type === "ready") {
         tell("");
@@ -88,6 +91,7 @@ export default {
       delete el.dataset.ready;
       state.port?.close();
       head.textContent = shown.title;
+      state.selected = shown.focus;
       drawBar(bar, content, state, ask);
       legend.innerHTML = content.legend;  // made by Python, escaped there
       tell(content.words.loading);
@@ -118,6 +122,7 @@ export default {
         drawBar(bar, content, state, ask);
         state.port?.postMessage({ type: "paint", painting: content.painting });
       } else if (content.kind === "focus") {
+        select(content.names);
         state.port?.postMessage({ type: "focus", names: content.names });
       } else if (content.kind === "status") {
         tell(content.text, content.level);
