@@ -4,15 +4,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from calibration_nets import mobile
-from core_models import EDGES
-from models import MODELS
+from core_models import EDGES, net
+from models import MODELS, init, node, random
+from small import planned
 
 import ptqlab
+from ptqlab.arith.formats import QType
 from ptqlab.config import QuantConfig
 from ptqlab.config.fields import RECIPES
 from ptqlab.pipeline.presets import PRESETS, completed
+from ptqlab.placement import Ask, Asks, place
 from ptqlab.platforms import platform
 
 
@@ -43,6 +47,27 @@ def test_the_inverted_residual_recipe() -> None:
     assert quant.to_dict()["model_config"]["activation"] == {"calibration_type": "mse", "asymmetric": True}
     assert (told.code, told.severity) == ("PTQ445", "note")
     assert "4 node_config entries" in told.message
+
+
+def test_what_reads_a_residual_sum_keeps_its_precision() -> None:
+    """The convolutions behind the third one, through its Clip, and behind the sum read int16: sums are stored so."""
+    names = ["a", "b", "c", "d", "e", "f"]
+    nodes = [
+        node("Conv", ["x", "a"], "xa", "a"), node("Conv", ["xa", "b"], "xb", "b"), node("Conv", ["xb", "c"], "xc", "c"),
+        node("Clip", ["xc", "zero", "six"], "rc", "clip"), node("Conv", ["rc", "d"], "xd", "d"),
+        node("Conv", ["xd", "e"], "xe", "e"), node("Add", ["xe", "xd"], "sum", "add"),
+        node("Conv", ["sum", "f"], "y", "f"),
+    ]
+    inits = [init(name, random(3, 3, 1, 1, seed=i)) for i, name in enumerate(names)]
+    inits += [init("zero", 0.0, np.float32), init("six", 6.0, np.float32)]
+    graph, _ = planned(net(nodes, ["y"], inits, {"x": random(1, 3, 4, 4)})[0])
+    asked = {n: e["qtype"] for n, e in PRESETS["inverted-residual"](graph, platform("nash-e"))["node_config"].items()}
+    assert asked == dict.fromkeys("abc", "dual-int16") | dict.fromkeys(["d", "add", "f"], "int16")
+    quant = QuantConfig.parse(PRESETS["inverted-residual"](graph, platform("nash-e")))
+    asks = Asks({str(n.name): Ask(asked.get(str(n.name), "int8"), level="node") for n in graph.nodes})
+    stored = {t.name: t.stored for t in place(graph, platform("nash-e"), asks).tensors.values()}
+    assert stored["sum"] == stored["rc"] == QType.INT16
+    assert quant.bias_correction is not None
 
 
 def test_the_users_own_settings_win() -> None:
