@@ -69,7 +69,7 @@ def test_every_view_is_drawn(lab, page, pictures):
 
 
 def test_the_report_opens_offline_and_changes_its_language(lab, page, pictures):
-    """Opened as a file: no request to elsewhere, Netron draws the graph, each text is in the language that is pressed."""
+    """Opened as a file: nothing is fetched, Netron draws the graph, each text is in the language that is pressed."""
     if not (lab[1] / "report.html").is_file():
         write_notebook(lab, "report.ipynb", PATIENT)
         open_notebook(page, lab, "report.ipynb")
