@@ -2,6 +2,8 @@
 
     python -m benchmarks.run [net ...]
 
+Without arguments calibration and its searches follow (`benchmarks.calibration`), beside those of onnxruntime.
+
 Every figure is CPU time divided by that of one float inference in onnxruntime (all optimisations, one thread, no
 spinning), measured in the same process, medians of interleaved runs. Each net runs in a process of its own, so that
 its peak memory can be told. Nothing here asserts a time; machines differ, ratios hardly do.
@@ -146,9 +148,9 @@ def main() -> int:
     if len(wanted) == 1:
         bench(wanted[0])
         return 0
-    return max(
-        subprocess.run([sys.executable, "-m", "benchmarks.run", name], check=False).returncode for name in wanted
-    )
+    runs = [["benchmarks.run", name] for name in wanted]
+    runs.append(["benchmarks.calibration", "--peers"])  # beside onnxruntime's calibrators, in the same process
+    return max(subprocess.run([sys.executable, "-m", *run], check=False).returncode for run in runs)
 
 
 if __name__ == "__main__":
