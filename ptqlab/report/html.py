@@ -81,16 +81,21 @@ def text(value: object) -> str:
     return escape(printable(str(value)))
 
 
+class Markup(str):
+    """A cell that is html already, every text in it escaped."""
+
+
 def heading(words: str) -> str:
     return f"<h4>{text(words)}</h4>"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> str:
-    """A table of escaped cells; the columns in `numbers` are set in fixed width."""
+    """A table of escaped cells, but for `Markup`; the columns in `numbers` are set in fixed width."""
     head = "".join(f"<th scope='col'>{text(c)}</th>" for c in columns)
     opening = ["<td class='ptqlab-number'>" if column in numbers else "<td>" for column in columns]
-    body = "".join(f"<tr>{''.join(f'{td}{text(cell)}</td>' for td, cell in zip(opening, row, strict=True))}</tr>"
-                   for row in rows)
+    cells = ([cell if isinstance(cell, Markup) else text(cell) for cell in row] for row in rows)
+    body = "".join(f"<tr>{''.join(f'{td}{cell}</td>' for td, cell in zip(opening, row, strict=True))}</tr>"
+                   for row in cells)
     return f"<div class='ptqlab-wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 

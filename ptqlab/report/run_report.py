@@ -18,7 +18,7 @@ from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT
 from ptqlab.report.settings import portable
 from ptqlab.report.speed import run_speed_page
-from ptqlab.report.words import language, say
+from ptqlab.report.words import language, say, spoken
 from ptqlab.stages.record import Record
 
 STYLE = """
@@ -97,10 +97,11 @@ def _inner(page: str) -> str:
 
 
 def _basis(record: Record) -> str:
-    items = "".join(f"<li>{html.text(sentence)}</li>" for sentence in record.perf.get("basis", ()))
-    if not items:
+    told = record.perf.get("basis", ())
+    if not told:
         return ""
-    return both(lambda: html.heading(say("estimate_rests"))) + f"<ul>{items}</ul>"
+    return both(lambda: html.heading(say("estimate_rests"))
+                + f"<ul>{''.join(f'<li>{html.text(spoken(sentence))}</li>' for sentence in told)}</ul>")
 
 
 def _all_nodes(record: Record) -> str:
@@ -110,7 +111,8 @@ def _all_nodes(record: Record) -> str:
     rows = [(r.node, r.node_type, r.on, r.subgraph, number(r.threshold), number(r.calibrated_cosine),
              number(r.quantized_cosine), r.output_data_type, r.asked, r.granted,
              f"nan: {explain_nan(record, r)}" if has_nan(r) else r.reason) for r in record.nodes]
-    table = html.table(columns, rows, ("Threshold", "Calibrated Cosine", "Quantized Cosine"))
+    table = html.table(columns, [(*cells, _message(reason)) for *cells, reason in rows],
+                       ("Threshold", "Calibrated Cosine", "Quantized Cosine"))
     summary = both(lambda: f"{html.text(say('all_nodes'))} ({len(rows)})", "span")
     return f"<details><summary>{summary}</summary>{table}</details>"
 
@@ -127,8 +129,14 @@ def _calibration(record: Record) -> str:
     rows = [(name, _figure(t.get("threshold")), "--" if not t.get("range") else " … ".join(map(_figure, t["range"])),
              str(t.get("asked", "")), str(t.get("granted", "")), _figure(t.get("clipped")),
              str(t.get("reason", ""))) for name, t in tensors.items() if isinstance(t, Mapping)]
-    return (f"{words}<details><summary>{len(rows)}</summary>"
-            f"{html.table(columns, rows, ('Threshold', 'Range', 'Clipped'))}</details>")
+    table = html.table(columns, [(*cells, _message(reason)) for *cells, reason in rows],
+                       ("Threshold", "Range", "Clipped"))
+    return f"{words}<details><summary>{len(rows)}</summary>{table}</details>"
+
+
+def _message(made: str) -> html.Markup:
+    """A message in both languages, as the cell of a table that stands there once."""
+    return html.Markup(both(lambda: html.text(spoken(made)), "span"))
 
 
 def _figure(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT, check_headline
 from ptqlab.report.timeline import busy, layers_of, timeline_drawing
-from ptqlab.report.words import say, spoken
+from ptqlab.report.words import say, spoken, spoken_word
 from ptqlab.stages.record import Record
 
 NOT_REMOVED = "PTQ420"  # fast-perf tries every removable type
@@ -67,7 +67,8 @@ def slowest_layers(perf: Mapping[str, Any], limit: int = 8) -> list[tuple[str, .
     """(layer, operator, type, us, share of the BPU part, what decides) of the layers that take longest."""
     whole = sum(bar.us for bar in layers_of(perf))
     longest = sorted(layers_of(perf), key=lambda layer: -layer.us)[:limit]
-    return [(layer.name, layer.op, layer.qtype, f"{layer.us:.1f}", f"{100 * layer.us / whole:.1f} %", layer.bound)
+    return [(layer.name, layer.op, layer.qtype, f"{layer.us:.1f}", f"{100 * layer.us / whole:.1f} %",
+             spoken_word(layer.bound))
             for layer in longest if whole]
 
 

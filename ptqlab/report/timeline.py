@@ -13,7 +13,7 @@ from ptqlab.perf.estimate import Interval
 from ptqlab.perf.svg import timeline_svg
 from ptqlab.perf.vendor import ENGINES
 from ptqlab.report.look import PALETTE, short, style
-from ptqlab.report.words import say
+from ptqlab.report.words import say, spoken_word
 from ptqlab.stages.record import Record
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _hover(bar: Interval, layer: Layer | None) -> str:
     lines = [f"<b>{escape(short(bar.layer, 120))}</b>",
              escape(printable(f"{bar.engine}: {bar.start_us:.1f} us + {bar.working_us:.2f} us"))]
     if layer is not None:
-        lines.append(escape(printable(f"{layer.op}, {layer.qtype}; {say('bound')}: {layer.bound}")))
+        lines.append(escape(printable(f"{layer.op}, {layer.qtype}; {say('bound')}: {spoken_word(layer.bound)}")))
     return "<br>".join(lines)
 
 

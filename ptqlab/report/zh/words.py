@@ -15,6 +15,8 @@ WORDS: dict[str, str] = {
     "unbalanced add": "Add 两个操作数幅值悬殊", "outlier channel": "离群通道", "dead range": "整数值闲置",
     "bias overflow": "偏置溢出", "weight spread": "权重幅值悬殊", "too few bits": "位宽不足",
     "integer index": "整数索引", "mean shift": "均值偏移",
+    # what decides on the time of a layer
+    "vector": "向量单元", "commands": "指令下发",
     # the operator table
     "active": "主动量化", "passive": "被动量化", "float": "浮点", "documented": "有文档", "log": "日志",
     "our definition": "ptqlab 自行定义",
