@@ -15,18 +15,18 @@ SHAPE = [1, 4, 8, 8]
 
 
 def chain(rows, *, weights=1000):
-    """A model with one node per row, each reading the one before, and the first one too where it is an Add.
+    """A model with one node per row, each reading the one before; an Add also reads the fourth before it.
 
     Every Conv has a weight of `weights` numbers; a Where holds its constant in an attribute.
     """
     nodes, constants, before = [], [], "input"
-    for row in rows:
+    for index, row in enumerate(rows):
         reads, attributes = [before], {}
         if row.node_type == "Conv":
             constants.append(numpy_helper.from_array(np.ones(weights, np.float32), f"{row.output}_w"))
             reads.append(f"{row.output}_w")
         elif row.node_type == "Add":
-            reads.append(rows[0].output)
+            reads.append(rows[max(index - 4, 0)].output)
         elif row.node_type == "Where":
             attributes["value"] = numpy_helper.from_array(np.ones(2000, np.float32), "constant")
         nodes.append(helper.make_node(row.node_type, reads, [row.output], name=row.node, **attributes))

@@ -46,8 +46,8 @@ def test_a_cut_has_the_nodes_within_the_hops_and_its_crossings_as_ends(tmp_path)
     graph = parsed(found).graph
     assert found.nodes == ("/layer2/Conv0", "/layer2/Relu1", "/layer2/Conv2", "/layer2/Clip3", "/layer2/Add4")
     assert found.total == 20
-    # the sum reads t0, the first node's output, and the next block reads the sum
-    assert [v.name for v in graph.input] == ["t9", "t0"]
+    # the block reads the one before, and the next block reads its sum
+    assert [v.name for v in graph.input] == ["t9"]
     assert [v.name for v in graph.output] == ["t14"]
     assert [t.name for t in graph.initializer] == ["t10_w", "t12_w"]
     assert outline(tmp_path / "model.onnx", "/layer2/Conv2", 0).nodes == ("/layer2/Conv2",)
