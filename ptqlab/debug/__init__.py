@@ -18,6 +18,7 @@ _HOME = {
     "diagnose": "ptqlab.debug.diagnosis",
     "get_channelwise_data_distribution": "ptqlab.result.inspecting",
     "get_sensitivity_of_nodes": "ptqlab.result.debugging",
+    "layer_errors": "ptqlab.result.layers",
     "plot_acc_error": "ptqlab.result.debugging",
     "plot_distribution": "ptqlab.result.inspecting",
     "runall": "ptqlab.result.inspecting",
@@ -29,8 +30,8 @@ _HOME = {
 
 __all__ = [
     "compare_runs", "concat_losses", "diagnose", "get_channelwise_data_distribution", "get_sensitivity_of_nodes",
-    "plot_acc_error", "plot_distribution", "runall", "select_sensitive_samples", "sensitivity", "sensitivity_analysis",
-    "tensor_analysis",
+    "layer_errors", "plot_acc_error", "plot_distribution", "runall", "select_sensitive_samples", "sensitivity",
+    "sensitivity_analysis", "tensor_analysis",
 ]
 
 
