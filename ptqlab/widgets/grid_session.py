@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ptqlab import config as configuration
 from ptqlab.config import Config, QuantConfig
 from ptqlab.config.quant_writing import fewest_rules
+from ptqlab.errors import Problem, PtqError
 from ptqlab.events import Watch
 from ptqlab.pipeline.whatif import Outcome, Placed, WhatIf
 from ptqlab.stages.record import Record
@@ -92,15 +93,18 @@ class Session:
         try:
             model = WhatIf(self._config, Watch(), self._samples)
             placed = model.placed(parsed(self.history.now))
+            if placed.plan.nodes.keys() != self.facts.rows.keys():
+                raise PtqError(Problem("PTQ674", str(self._config.model.onnx_model), "other nodes than the run has",
+                                       "the model that the run was made of", "compile again"), "grid")
+            with self.lock:
+                self._model, self._base, self.placed = model, placed, placed
+            self.listener.opened()
+            self._measure()
         except BaseException as error:
             self._opened.set_exception(error)
             self.listener.failed(error)
-            return
-        with self.lock:
-            self._model, self._base, self.placed = model, placed, placed
-        self.listener.opened()
-        self._measure()
-        self._opened.set_result(model)  # last: who waits for it may wait for the effect next
+        else:
+            self._opened.set_result(model)  # last: who waits for it may wait for the effect next
 
     @property
     def model(self) -> WhatIf:
@@ -231,4 +235,9 @@ def free_folder(folder: Path) -> Path:
 def _configured(run: Run, data: Any) -> Config:
     """The configuration of a run, with its samples: those given, those it was given, or those of its folders."""
     held = getattr(run, "data", None) if data is None else data
-    return configuration.load(run.record.settings, **({} if held is None else {"calibration_data": held}))
+    if held is None:
+        return configuration.load(run.record.settings)
+    config = configuration.load(run.record.settings, calibration_data=held)
+    if config.calibration.calibration_type == "skip":  # the run had no samples; here are some
+        config = replace(config, calibration=replace(config.calibration, calibration_type=""))
+    return config
