@@ -1,6 +1,8 @@
 """Who decides what is asked for a threshold, and what a configuration that says little stands for."""
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,15 @@ from models import node
 from small import planned
 
 from ptqlab.arith.formats import QType
-from ptqlab.graph import FloatGraph
+from ptqlab.arith.metrics import METRICS, Agreement
+from ptqlab.events import Watch
+from ptqlab.graph import FloatGraph, session
 from ptqlab.placement import Ask, Asks
+from ptqlab.quantize.calibrate import calibrate
+from ptqlab.quantize.calibrated import calibrated_model
+from ptqlab.quantize.encode import encode
 from ptqlab.quantize.recipe import Correction, Recipe, slot_readers
+from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 
 
@@ -125,3 +133,89 @@ def test_searches() -> None:
     alone = recipe(graph, plan, {"modelwise_search": {"metric": "mse"}})
     assert (alone.search, alone.metric, len(alone.slots["x"].methods)) == ("modelwise", "mse", 3)
     assert recipe(graph, plan, activation(calibration_type="max") | {"layerwise_search": {}}).search is None
+
+
+BASE = {"calibration_type": "max"}
+# every activation setting on top of BASE; those that make a difference to a tensor of this network
+SETTINGS: dict[str, dict[str, Any]] = {
+    "kl": {"calibration_type": "kl"},
+    "num_bin": {"calibration_type": "kl", "num_bin": 300},
+    "max_num_bin": {"calibration_type": "kl", "max_num_bin": 300},
+    "mse": {"calibration_type": "mse"},
+    "max_percentile": {"max_percentile": 0.9},
+    "asymmetric": {"asymmetric": True},
+}
+
+
+def found(model: dict[str, Any], **levels: Any) -> Calibration:
+    graph, plan, samples = mobile(4)
+    return calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan, model, **levels))
+
+
+def ranges(calibration: Calibration) -> dict[str, tuple[float, tuple[float, float] | None, tuple[float, ...]]]:
+    return {slot: (t.value, t.bounds, t.channels) for slot, t in calibration.thresholds.items()}
+
+
+@pytest.mark.parametrize("node", ["conv0", "conv1", "conv2", "add", "mean", "fc"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_changes_what_it_says_and_only_that(setting: str, node: str) -> None:
+    """Asked for one node, by name or by its kind, a setting changes what that node reads, to what the same setting
+    gives when it is asked for the whole model, and no other range; weights and biases stay."""
+    graph, plan, _ = mobile(1)
+    mine = {slot for slot, readers in slot_readers(graph, plan).items() if next(iter(readers)) == node}
+    base, everywhere = found({"activation": BASE}), ranges(found({"activation": BASE | SETTINGS[setting]}))
+    one = found({"activation": BASE}, node_config={node: {"activation": SETTINGS[setting]}})
+    # the finest level decides what several nodes read
+    reads = {slot for slot, readers in slot_readers(graph, plan).items() if node in readers}
+    assert mine <= reads
+    assert ranges(one) == ranges(base) | {slot: everywhere[slot] for slot in reads}
+    assert (one.means, one.weights, one.corrections) == (base.means, base.weights, base.corrections) == ({}, "max", {})
+    kind = graph.node(node).op_type
+    if sum(n.op_type == kind for n in graph.nodes) == 1:
+        assert ranges(found({"activation": BASE}, op_config={kind: {"activation": SETTINGS[setting]}})) == ranges(one)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_setting_is_idle(setting: str) -> None:
+    """Each setting of the table above moves at least one range of this network."""
+    assert ranges(found({"activation": BASE | SETTINGS[setting]})) != ranges(found({"activation": BASE}))
+    if setting in ("num_bin", "max_num_bin"):
+        assert ranges(found({"activation": BASE | SETTINGS[setting]})) != ranges(found({"activation": SETTINGS["kl"]}))
+
+
+def test_settings_of_weights_leave_activations_alone() -> None:
+    """Bias correction changes biases and nothing else; steps of weights change these, and biases only with them."""
+    graph, plan, _ = mobile(1)
+    base = found({"activation": BASE})
+    corrected = found({"activation": BASE, "weight": {"bias_correction": {"num_sample": 3, "metric": "mse"}}})
+    stepped = replace(base, weights="mse")
+    assert ranges(base) == ranges(corrected) and corrected.means
+    held = [encode(graph, plan, c) for c in (base, corrected, stepped)]
+    assert held[0].slots == held[1].slots == held[2].slots
+    for name, plain in held[0].weights.items():
+        a, b = held[1].weights[name], held[2].weights[name]
+        np.testing.assert_array_equal(a.codes, plain.codes)
+        np.testing.assert_array_equal(a.scale, plain.scale)
+        assert (a.correction is not None) == (name in corrected.means)
+        # the same bias in other steps
+        np.testing.assert_allclose(b.bias * b.scale, plain.bias * plain.scale, atol=float(plain.scale.max()))
+    assert any(not np.array_equal(held[2].weights[n].scale, w.scale) for n, w in held[0].weights.items())
+
+
+@pytest.mark.parametrize(("search", "metric"), [("modelwise_search", "sqnr"), ("modelwise_search", "mae")])
+def test_a_list_is_trying_each_by_hand(search: str, metric: str) -> None:
+    """A list over two keys ends with the thresholds of that of its four members whose calibrated model, run by hand on
+    the same samples, comes nearest to the float model."""
+    graph, plan, samples = mobile(4)
+    runs = []
+    for kind, asymmetric in product(("max", "mse"), (False, True)):
+        one = found({"activation": {"calibration_type": kind, "asymmetric": asymmetric}})
+        encodings = encode(graph, plan, one)
+        runner, plain = session(calibrated_model(graph, plan, encodings).model), session(graph.model)
+        agreement = Agreement()
+        for sample in samples:
+            agreement.add(plain.run(None, sample)[0], runner.run(None, sample)[0], distances=True)
+        runs.append((METRICS[metric].of(agreement), ranges(one)))
+    best = (max if METRICS[metric].higher else min)(runs, key=lambda run: run[0])
+    lists = {"calibration_type": ["max", "mse"], "asymmetric": [False, True]}
+    assert ranges(found({"activation": lists, search: {"metric": metric}})) == best[1]
