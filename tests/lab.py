@@ -17,12 +17,15 @@ KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
 #: The path under which each application opens a notebook, and the name of its settings.
 APPLICATIONS = {"lab": ("doc/tree/{}?reset", "LabApp"), "notebook": ("notebooks/{}", "JupyterNotebookApp")}
 
-RUN_ALL = """async () => {
-    const app = window.jupyterapp, panel = app.shell.currentWidget;
-    await panel.context.ready; await panel.sessionContext.ready; await panel.sessionContext.session.kernel.info;
-    await app.commands.execute('notebook:run-all-cells');
-}"""
-START = RUN_ALL.replace("await app.commands", "app.commands")  # does not wait for the cells
+#: A page's own promises have no time limit, and a kernel that never answers would hold the whole suite.
+READY = """const app = window.jupyterapp, panel = app.shell.currentWidget;
+    const within = work => Promise.race([work, new Promise((_, late) =>
+        setTimeout(() => late(new Error('the notebook did not finish within 5 minutes')), 300_000))]);
+    await within((async () => {
+        await panel.context.ready; await panel.sessionContext.ready; await panel.sessionContext.session.kernel.info;
+    })());"""
+RUN_ALL = f"async () => {{ {READY} await within(app.commands.execute('notebook:run-all-cells')); }}"
+START = f"async () => {{ {READY} app.commands.execute('notebook:run-all-cells'); }}"  # does not wait for the cells
 #: The longest time in ms that the page was blocked, watched from when `WATCH_TASKS` was evaluated.
 WATCH_TASKS = """() => { window.longest = 0; new PerformanceObserver(list => {
     for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
@@ -125,12 +128,10 @@ def show(page, selector):
 
 def run_cell(page, index):
     """Run the cell of this index and wait for it."""
-    page.evaluate("""async index => {
-        const app = window.jupyterapp, panel = app.shell.currentWidget;
-        await panel.context.ready; await panel.sessionContext.ready; await panel.sessionContext.session.kernel.info;
+    page.evaluate(f"""async index => {{ {READY}
         panel.content.activeCellIndex = index;
-        await app.commands.execute('notebook:run-cell');
-    }""", index)
+        await within(app.commands.execute('notebook:run-cell'));
+    }}""", index)
 
 
 def output(page, index):
