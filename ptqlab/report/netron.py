@@ -26,7 +26,7 @@ from ptqlab.stages.record import Record
 
 HEIGHT = 520
 STYLE = """
-&{max-width:none}
+&:has(> iframe){max-width:none}
 & .ptqlab-key{display:flex;flex-wrap:wrap;align-items:baseline;gap:0 1em}
 & .ptqlab-legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2em 1em;margin:.3em 0;padding:0;font-size:12px}
 & .ptqlab-swatch{display:inline-block;min-width:1.6em;padding:0 .3em;border:1px solid rgba(128,128,128,.5);

@@ -245,6 +245,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "graph_bar_slow": ("The viewer has not started within 20 s. Reload the page, or save it with graph_html.",
                        "查看器 20 秒内未启动。请刷新页面。"),
     "heat_of_run": ("Cosine per node, as the run measured it, worst first", "逐节点余弦（该次运行测得，差的在前）"),
+    "heat_calibrated": ("calibrated", "校准"),
+    "heat_quantized": ("quantized", "量化"),
     "heat_metric": ("Metric", "指标"),
     "heat_all": ("all {n} nodes", "全部 {n} 个节点"),
     "heat_best": ("best", "最好"),

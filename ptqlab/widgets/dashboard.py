@@ -39,6 +39,7 @@ class Dashboard(ipywidgets.VBox):
         """heats: what is known; compute: gives the sensitivities, told of by the watch and stopped by it."""
         self._run, self._compute = run, compute
         self._node: str | None = None
+        self._selecting = False
         self._listeners: list[Selected] = []
         self._lock = threading.RLock()
         self.heat, self.graph, self.grid, self.detail = HeatView(heats), graph, grid, DetailView(run)
@@ -81,28 +82,37 @@ class Dashboard(ipywidgets.VBox):
             if node == self._node:
                 return
             self._run.explain(node)  # refuses unknown names before anything moves
-            self._node = node
-            if self.heat.knows(node):
-                self.heat.focus(node)
-            if self.graph.has(node):
-                self.graph.focus(node)
-            self.grid.focus(node)
-            self.detail.focus(node)
+            self._node, self._selecting = node, True
+            try:
+                self._focus_heat(node)
+                if self.graph.has(node):
+                    self.graph.focus(node)
+                self.grid.focus(node)
+                self.detail.focus(node)
+            finally:
+                self._selecting = False
         for listener in list(self._listeners):
             listener(node)
 
+    def _focus_heat(self, node: str) -> None:
+        """The node's row, or that of the node it is computed in; none where the heatmap has neither."""
+        within = next(row.fused_into for row in self._run.record.nodes if row.node == node)
+        rows = [name for name in (node, within) if name and self.heat.knows(name)]
+        self.heat.focus(*rows[:1])
+
     def _selected(self, names: list[str]) -> None:
-        """A part's selection; nodes that only its model has, such as quantizers, concern nobody else."""
+        """A part's selection; nodes that only its model has, such as quantizers, concern nobody else. What a part is
+        told while a node is being selected is no wish of the user."""
         known = {row.node for row in self._run.record.nodes}
-        if names and names[0] in known:
+        if names and names[0] in known and not self._selecting:
             self.select(names[0])
 
     def compute(self, watch: Watch | None = None) -> None:
         """Fill the heatmap with the sensitivity of every node. Raises what computing it raises."""
         self.heat.heats = self._compute(watch or Watch())
         self._known.layout.display = "none"
-        if self._node is not None and self.heat.knows(self._node):
-            self.heat.focus(self._node)
+        if self._node is not None:
+            self._focus_heat(self._node)
 
     def start(self) -> None:
         """Compute beside, as the button does."""

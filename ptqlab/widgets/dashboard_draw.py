@@ -15,7 +15,7 @@ from ptqlab.report.tensors import Panel
 from ptqlab.report.words import say
 
 WIDTH, HEIGHT = 400, 170
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24
+LEFT, RIGHT, TOP, BOTTOM = 54, 20, 20, 24
 BINS = 72
 MOST_CHANNELS = 128
 FAINT = "stroke='currentColor' stroke-opacity='.25'"
@@ -87,13 +87,14 @@ def channel_svg(panel: Panel) -> str:
 def error_svg(curves: Mapping[str, Mapping[str, float]], node: str) -> str:
     """Cosine of every node in graph order, one line per choice of what is quantized; `node` marked with its figures."""
     names = list(next(iter(curves.values())))
+    above = TOP + 12 * (len(curves) - 1)  # a line of the key per curve
     low, high = span([nines(v) for curve in curves.values() for v in curve.values() if math.isfinite(v)])
 
     def x(index: float) -> float:
         return LEFT + index / max(len(names) - 1, 1) * (WIDTH - LEFT - RIGHT)
 
     def y(cosine: float) -> float:
-        return HEIGHT - BOTTOM - (nines(cosine) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - (nines(cosine) - low) / (high - low) * (HEIGHT - above - BOTTOM)
 
     lines = ""
     for k, curve in enumerate(curves.values()):
@@ -102,20 +103,20 @@ def error_svg(curves: Mapping[str, Mapping[str, float]], node: str) -> str:
     here = ""
     if node in names:
         at = x(names.index(node))
-        here = (f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{TOP}' y2='{HEIGHT - BOTTOM}' stroke='currentColor' "
+        here = (f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{above}' y2='{HEIGHT - BOTTOM}' stroke='currentColor' "
                 "stroke-dasharray='4 3'/>")
     figures = [(PALETTE[k % len(PALETTE)], f"{title} {number(curve[node])}" if node in curve else title)
                for k, (title, curve) in enumerate(curves.items())]
-    labels = _up([(HEIGHT - BOTTOM - (at - low) / (high - low) * (HEIGHT - TOP - BOTTOM), words)
+    labels = _up([(HEIGHT - BOTTOM - (at - low) / (high - low) * (HEIGHT - above - BOTTOM), words)
                   for at, words in ticks(low, high)])
     foot = f"<text x='{LEFT}' y='{HEIGHT - 6}'>{text(say('node_axis'))}</text>"
-    key = "".join(_key([one], "", TOP + 12 + 12 * k, LEFT + 8) for k, one in enumerate(figures))
-    return _svg(labels + foot + lines + here + key, say("detail_error"))
+    key = "".join(_key([one], "", 12 + 12 * k) for k, one in enumerate(figures))
+    return _svg(labels + foot + lines + here + key, say("detail_error"), above)
 
 
-def _svg(inner: str, title: str) -> str:
+def _svg(inner: str, title: str, top: float = TOP) -> str:
     return (f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='{text(title)}' font-size='10' "
-            f"fill='currentColor'>{inner}<path d='M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}' fill='none' "
+            f"fill='currentColor'>{inner}<path d='M{LEFT} {top}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}' fill='none' "
             "stroke='currentColor' stroke-opacity='.6'/></svg>")
 
 

@@ -19,7 +19,7 @@ from ptqlab.stages.record import Record
 from ptqlab.widgets.assets import View, our
 
 Selected = Callable[[list[str]], object]
-HEIGHT = 420
+HEIGHT = 520
 #: Shades that a page is told, from the best to the worst.
 SHADES = 33
 
@@ -37,13 +37,14 @@ class Heats:
 
 
 def run_heats(record: Record) -> Heats:
-    """Both cosines of every node, as the run measured them: what is known without a further computation."""
+    """Both cosines of every node, as the run measured them: what is known without a further computation. Nodes that
+    are computed inside another one are left out, since they have its output."""
     def heat(metric: str, limit: int | None) -> Heat:
         rows = [(r.node, (r.calibrated_cosine, r.quantized_cosine)) for r in record.nodes
-                if r.quantized_cosine is not None or r.calibrated_cosine is not None]
+                if not r.fused_into and (r.quantized_cosine is not None or r.calibrated_cosine is not None)]
         whole = Heat(COSINE, True, (), (), (), len(rows))
         worst = sorted(rows, key=lambda row: -max(whole.badness(v) for v in row[1]))[:limit]
-        return Heat(COSINE, True, tuple(n for n, _ in worst), (say("calibrated"), say("quantized")),
+        return Heat(COSINE, True, tuple(n for n, _ in worst), (say("heat_calibrated"), say("heat_quantized")),
                     tuple(v for _, v in worst), len(rows))
 
     return Heats((COSINE,), heat, whatif=False)
@@ -84,9 +85,9 @@ class HeatView(View):
 
     @heats.setter
     def heats(self, heats: Heats) -> None:
-        self._heats = heats
-        if self._metric not in heats.metrics:
+        if heats.whatif != self._heats.whatif or self._metric not in heats.metrics:
             self._metric = heats.metrics[0]
+        self._heats = heats
         self.show()
 
     def show(self, *, metric: str | None = None, limit: int | None = -1) -> None:
