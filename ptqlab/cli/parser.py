@@ -128,6 +128,7 @@ def build(prog: str = "ptqlab") -> Parser:
     graph.add_argument("--color", choices=COLORS, default="cosine", help="measure by colour (default: cosine)")
     graph.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write one html page")
     _run(graph)
+    _run(verb("dashboard", "heatmap, graph, grid and details of one node, linked; in a notebook"))
     compare = verb("compare", "two runs side by side: settings, outputs, speed, nodes")
     compare.add_argument("other", type=Path, metavar="DIR", help="folder of the other run, shown second")
     compare.add_argument("-o", "--output", metavar="FILE.html", type=Path, help="write the figure as one html page")

@@ -238,6 +238,12 @@ def run_grid(args: argparse.Namespace, session: Session) -> Any:
     return chosen_run(args, session).grid(samples=args.samples)
 
 
+def run_dashboard(args: argparse.Namespace, session: Session) -> Any:
+    """Verb `dashboard`: linked widgets, in a notebook only."""
+    _needs_notebook(args, session)
+    return chosen_run(args, session).dashboard()
+
+
 def _needs_notebook(args: argparse.Namespace, session: Session) -> None:
     """Raise Usage for a widget that nothing could show."""
     if not session.notebook and getattr(args, "output", None) is None:
@@ -356,6 +362,7 @@ def chosen_run(args: argparse.Namespace, session: Session) -> CompileResult:
 VERBS: dict[str, Callable[[argparse.Namespace, Session], Any]] = {
     "check": run_check, "fast-perf": run_fast_perf, "config": run_config, "compile": run_compile,
     "explain": run_explain, "cosine": run_cosine, "graph": run_graph, "grid": run_grid,
+    "dashboard": run_dashboard,
     "compare": run_compare, "report": run_report,
     "doctor": run_doctor, "info": run_info, "infer": run_infer, "verify": run_verify,
     "ops": run_ops, "perf": run_perf, "debug": run_debug, "tune": run_tune, "sensitivity": run_sensitivity,

@@ -268,7 +268,6 @@ _WORDS: dict[str, tuple[str, str]] = {
     "detail_median": ("median", "中位数"),
     "dash_compute": ("Compute sensitivity", "计算敏感度"),
     "dash_stop": ("Stop", "停止"),
-    "dash_title": ("Dashboard", "仪表盘"),
     "dash_computing": ("Sensitivity is computed: {done} of {total}", "正在计算敏感度：{done} / {total}"),
     "dash_computed": ("Sensitivity of every node is known.", "已得到各节点敏感度。"),
     "dash_stopped": ("Stopped: what was measured is shown.", "已停止：显示已测得的部分。"),
