@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ptqlab.artifacts.tables import grid, printable
 from ptqlab.errors import Finding
 from ptqlab.report import html
-from ptqlab.report.words import hint_of, say, spoken
+from ptqlab.report.words import hint_of, say, spoken, spoken_word
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,19 @@ class Table:
     numbers: tuple[str, ...] = ()
 
     def text(self) -> str:
-        return grid(self.columns, self.rows) if self.rows else f"  {say('none')}"
+        return grid(self._said(self.columns), self._cells()) if self.rows else f"  {say('none')}"
 
     def html(self) -> str:
         if not self.rows:
             return f"<div class='ptqlab-quiet'>{html.text(say('none'))}</div>"
-        return html.table(self.columns, self.rows, self.numbers)
+        return html.table(self._said(self.columns), self._cells(), self._said(self.numbers))
+
+    def _said(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(spoken_word, columns))
+
+    def _cells(self) -> list[list[str]]:
+        """The rows, messages among the cells in the language of views; a single word is a name or a number."""
+        return [[spoken(cell) if " " in cell else cell for cell in row] for row in self.rows]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ SKIPPED = ("ops/integer/", "ops/page.py", "artifacts/log.py", "perf/page.py", "p
            "result/tuning_report.py")
 #: columns, comments of files, and what is the same in Chinese
 NOT_SHOWN = {
-    "opset \0", "dtype \0", "reads it", "BPU: moves data", "run in", "or", "holds", ", or any key of the YAML",
+    "opset \0", "dtype \0", "onnxruntime: \0", "reads it", "BPU: moves data", "run in", "or", "holds",
+    ", or any key of the YAML",
     "calibration_type, bias_correction", "num_sample, metric, order", "topk, qtype, metric", "calibrated onnx",
     "float onnx", "NodeType a", "NodeType b", "Quantized Cosine a", "Quantized Cosine b", "J6E, RDK S100",
     "J6M, RDK S100P", "J6P, RDK S600", "The main quantized node information:", "The quantized model output:",

@@ -129,4 +129,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{qtype} has more codes than the histogram has bins: nothing is cut off",
      "{qtype} 的整数值比直方图的 bin 还多：没有截断"),
     ("held at percentile {kl_floor}", "以百分位 {kl_floor} 为下限"),
+    # ptqlab/quantize/confirm.py
+    ("{recipe} was asked for {n_asked} tensors; {n_kept} keep one step for all channels ({named})",
+     "对 {n_asked} 个张量要求了 {recipe}；其中 {n_kept} 个仍是所有通道一个步长（{named}）"),
 )

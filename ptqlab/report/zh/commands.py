@@ -258,4 +258,9 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("BPU cores; for --layers (default: 1)", "BPU 核数；用于 --layers（默认：1）"),
     ("print JSON", "打印 JSON"),
     ("choose a verb: {verbs}", "选择一个命令：{verbs}"),
+    ("the quant_config as a grid to be changed, with what each change does; in a notebook",
+     "把 quant_config 显示为可编辑的表格，并给出每项修改的影响；用于 notebook"),
+    ("calibration samples that the effect is measured with (default: 8)", "用多少个校准样本测量影响（默认：8）"),
+    ("heatmap, graph, grid and details of one node, linked; in a notebook",
+     "热力图、计算图、表格与单个节点的详情，相互联动；用于 notebook"),
 )

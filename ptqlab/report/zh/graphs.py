@@ -146,7 +146,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("Making a session", "创建会话"),
     ("node '{x}' ({x2})", "节点 '{x}'（{x2}）"),
     ("node '{x}'{op}", "节点 '{x}'{op}"),
-    ("onnxruntime: {said}", "onnxruntime：{said}"),
     ("a model that onnxruntime can run", "onnxruntime 能够运行的模型"),
     ("unknown {kind} '{name}'", "未知的{kind|word} '{name}'"),
     ("of any shape", "任意形状"),

@@ -154,4 +154,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("ptqlab ops lists them", "用 ptqlab ops 列出"),
     # ptqlab/perf/estimate.py
     ("1 to {cores} on {march}", "{march} 上为 1 到 {cores}"),
+    # ptqlab/result/layers.py
+    ("{metric} of {n_alone} nodes, alone and accumulated", "{n_alone} 个节点的 {metric}，单独量化与累积"),
+    # ptqlab/widgets/dashboard_heat.py
+    ("no node {wanted} in the heatmap", "热力图中没有节点 {wanted}"),
+    # ptqlab/widgets/grid_session.py
+    ("other nodes than the run has", "与该次运行不同的节点"),
+    ("the model that the run was made of", "生成该次运行的模型"),
 )

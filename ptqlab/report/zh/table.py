@@ -5,6 +5,7 @@ from functools import cache
 from itertools import chain
 
 from ptqlab.config.fields import GROUPS
+from ptqlab.config.quant_fields import ACTIVATION
 from ptqlab.perf import words as perf_words
 from ptqlab.report.zh import (
     calibration,
@@ -29,7 +30,7 @@ PAIRS: tuple[tuple[str, str], ...] = tuple(chain(
     configuration.PAIRS, inputs.PAIRS, quant_config.PAIRS, graphs.PAIRS, files.PAIRS, results.PAIRS,
     commands.PAIRS,
     # said in both languages where they stand: rules of the configuration, advice of the estimate
-    ((row.rule, row.zh) for rows in GROUPS.values() for row in rows),
+    ((row.rule, row.zh) for row in chain(*GROUPS.values(), ACTIVATION)),
     perf_words.advice_pairs(),
 ))
 

@@ -15,6 +15,9 @@ WORDS: dict[str, str] = {
     "unbalanced add": "Add 两个操作数幅值悬殊", "outlier channel": "离群通道", "dead range": "整数值闲置",
     "bias overflow": "偏置溢出", "weight spread": "权重幅值悬殊", "too few bits": "位宽不足",
     "integer index": "整数索引", "mean shift": "均值偏移",
+    # columns of pages; those of the vendor's tables stay
+    "step": "步骤", "what": "内容", "kept": "保留", "gain (dB)": "提升 (dB)", "latency (us)": "延时 (us)",
+    "added (us)": "增加 (us)", "int16 tensors": "int16 张量", "memory": "内存",
     # what decides on the time of a layer
     "vector": "向量单元", "commands": "指令下发",
     # the operator table
@@ -61,6 +64,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{first} got {granted} ({reason})", "{first} 得到 {granted}（{reason}）"),
     ("{first} run in {granted} ({reason})", "{first} 以 {granted} 运行（{reason}）"),
     ("S100 is nash-e, S100P is nash-m, S600 is nash-p", "S100 即 nash-e，S100P 即 nash-m，S600 即 nash-p"),
+    ("Steps", "步骤"),
     # places
     ("keyword  {path}", "关键字  {path}"), ("keyword", "关键字"),
     # argparse
