@@ -7,6 +7,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 JOBS ?= 2
 TORCH ?= torch==2.13.0
 
+# views that the README shows
+PICTURES := dashboard result doctor timeline
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
@@ -40,8 +43,9 @@ bench: $(VENV)/.test ## measure speed and memory (needs a quiet machine)
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.run
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.sensitivity resnet18 mobilenet_v2 vit
 
-screenshots: $(VENV)/.test chromium ## pictures of the views, written to screenshots/
+screenshots: $(VENV)/.test chromium ## pictures of the views, written to screenshots/, and those of the README renewed
 	PTQLAB_SCREENSHOTS=$(CURDIR)/screenshots $(PYTEST) -m browser tests/notebook
+	@for name in $(PICTURES); do cp screenshots/view_$$name.png notebooks/images/$$name.png; done
 
 binder: ## the environment of binder/ made afresh, and every notebook executed in it (fetches packages)
 	$(PYTHON) binder/check.py

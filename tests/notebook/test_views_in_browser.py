@@ -29,6 +29,8 @@ better = ptqlab.compile(config, working_dir="demo/int16", quant_config={"node_co
 report = run.report("report.html", other=better)"""
 #: name of the picture -> cell, and what is seen in it once it is drawn.
 VIEWS = {
+    "result": ("run", ".ptqlab svg circle"),
+    "cosine": ("run.plot_cosine()", ".js-plotly-plot .scatterlayer path.point"),
     "heatmap": ("run.plot_sensitivity()", ".js-plotly-plot .hm image, .js-plotly-plot .heatmap-label"),
     "distribution": ('run.plot_distribution("/pool/GlobalAveragePool")', ".js-plotly-plot .bars path"),
     "channels": ('run.plot_channels("/pool/GlobalAveragePool")', ".js-plotly-plot .boxes path.box"),
@@ -39,6 +41,7 @@ VIEWS = {
     "comparison": ("run.compare(better)", ".ptqlab td:text-is('/pool/GlobalAveragePool')"),
     "doctor": ("run.doctor()", ".ptqlab td:text-is('outlier channel')"),
     "perf": ("%ptq perf --run demo/int8", ".ptqlab svg.perf rect"),
+    "dashboard": ('board = run.dashboard()\nboard.select("/pool/GlobalAveragePool")\nboard', ".ptqlab-draws svg"),
 }
 
 
@@ -62,7 +65,7 @@ def test_every_view_is_drawn(lab, page, pictures):
             page.evaluate("i => window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start')", index)
             cell = page.locator(f".jp-Cell[data-windowed-list-index='{index}']")
             cell.locator(drawn).first.wait_for(timeout=MINUTE, state="attached")
-            page.wait_for_timeout(600)  # plotly fits the figure to its cell
+            page.wait_for_timeout(3000 if name == "dashboard" else 600)  # plotly fits the figure to its cell
             cell.locator(".jp-OutputArea-output").last.screenshot(path=pictures / f"view_{name}{theme}.png")
     assert page.outside == []
     assert page.complaints == []
