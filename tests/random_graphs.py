@@ -243,6 +243,11 @@ def pool(g: Growing, op: str) -> list[str]:
     return g.add(op, [g.image()], kernel_shape=[size] * 2, strides=[stride] * 2, pads=[size // 2] * 4)
 
 
+def triangle(g: Growing, op: str) -> list[str]:
+    x = g.tensor(lambda shape: len(shape) >= 2)
+    return g.add(op, [x, g.constant(np.int64(g.pick([-1, 0, 1])))], upper=int(g.rng.integers(2)))
+
+
 def whole_image(g: Growing, op: str) -> list[str]:
     return g.add(op, [g.image()])
 
@@ -349,6 +354,7 @@ GENERATORS: dict[str, Generator] = {
     "InstanceNormalization": instance_norm, "Resize": resize, "GridSample": grid_sample, "Reshape": reshape,
     "Flatten": flatten, "Transpose": transpose, "Squeeze": squeeze, "Unsqueeze": unsqueeze, "Slice": slice_,
     "Expand": expand, "Tile": tile, "Split": split, "Concat": concat, "Pad": pad, "Gather": gather,
+    "Trilu": triangle,
     **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min"), binary),
     **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), comparison),
     **dict.fromkeys(("And", "Or", "Not", "Xor"), logic),

@@ -20,7 +20,7 @@ REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("IsNaN", "IsInf"), ("integers hold neither NaN nor Inf", "our definition")),
     **dict.fromkeys(("Shape", "Size", "Range", "ConstantOfShape", "Constant", "Dropout", "BatchNormalization"),
                     (FOLDED, "documented")),
-    **dict.fromkeys(("OneHot", "ReverseSequence", "EyeLike", "Trilu"), (INDICES, "our definition")),
+    **dict.fromkeys(("OneHot", "ReverseSequence", "EyeLike"), (INDICES, "our definition")),
     "RoiAlign": (X5_CPU, "documented"),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceProd", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
                     (f"{NO_KERNEL}; written as Abs, Mul, Log or Exp and a ReduceSum it runs on the BPU",

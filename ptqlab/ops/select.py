@@ -1,4 +1,4 @@
-"""Where, Max and Min of two operands."""
+"""Where, Max and Min of two operands, and the triangles of a matrix."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,8 +8,8 @@ from ptqlab.arith.rounding import quantize
 from ptqlab.ops.conv import output_attributes, scaled_by
 from ptqlab.ops.elementwise import one_computed_operand_at_least
 from ptqlab.ops.masks import tell_mask
-from ptqlab.ops.node import constant
-from ptqlab.ops.rules import float_features, not_empty
+from ptqlab.ops.node import attribute, constant, shape
+from ptqlab.ops.rules import constant_shape_operand, float_features, not_empty
 from ptqlab.ops.spec import Encoding, Engine, Lowering, OpSpec, Role
 from ptqlab.platforms import Platform
 
@@ -68,10 +68,25 @@ def lower_extreme(ctx: Lowering, node: ir.Node) -> None:
     _choose(ctx, node, 0, {})
 
 
+def lower_triangle(ctx: Lowering, node: ir.Node) -> None:
+    """A Where whose condition is the triangle, and 0 elsewhere."""
+    out, x = ctx.output(node), ctx.read(node, 0)
+    assert out is not None, "only TAE operators leave at high precision"
+    k = ctx.constant(node, 1)
+    ones = np.ones(shape(node.inputs[0])[-2:], bool)
+    triangle = (np.triu if attribute(node, "upper", 1) else np.tril)(ones, 0 if k is None else int(k.reshape(())))
+    inputs: dict[str, ir.Value | np.ndarray] = {"condition": triangle, "a": x.value, "b": _codes(np.zeros(1), out)}
+    inputs |= scaled_by("a_", np.asarray(float(x.encoding.scale) / float(out.scale))) | scaled_by("b_", np.asarray(1.0))
+    attributes = {"a_zero_point": x.encoding.zero_point, "b_zero_point": out.zero_point}
+    ctx.write(node, "Where", inputs, attributes | output_attributes(ctx, node, out))
+
+
 EXTREME = (float_features, two_operands, one_computed_operand_at_least, not_empty)
 SPECS = (
     OpSpec("Where", Role.ACTIVE, Engine.VAE, features=(1, 2), rules=(float_branches, one_computed_branch, not_empty),
            lower=lower_where, note="by a constant or computed condition; a mask of -Inf is held at the lowest code"),
     *(OpSpec(name, Role.ACTIVE, Engine.VAE, rules=EXTREME, lower=lower_extreme,
              note="of two operands; more become a chain") for name in ("Max", "Min")),
+    OpSpec("Trilu", Role.ACTIVE, Engine.VAE, features=(0,), rules=(float_features, constant_shape_operand, not_empty),
+           lower=lower_triangle, note="a Where by the triangle"),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptqlab.arith.formats import QType
+from ptqlab.ops.functions import FUNCTIONS
 from ptqlab.perf.layer import FREE_OPS, TAE_OPS, Layer, elements, results
 
 # Channels are padded to multiples of 16 (documented); an image, up to four channels, has a layout of its own.
@@ -53,13 +54,8 @@ REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 SOFTMAX = Passes(table=1, plain=3, reading=True)
 # mean, difference, square and mean, product, scale and shift; tables only for one value a row
 NORM = Passes(plain=6, reading=True)
-_TABLES = (
-    "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Gelu", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Selu",
-    "Softplus", "Softsign", "Mish", "Swish", "Sin", "Cos", "Tan", "Atan", "Reciprocal", "Pow", "Celu", "PRelu", "Acos",
-    "Asin",
-)  # fmt: skip
 PASSES: dict[str, Passes] = {
-    **dict.fromkeys(_TABLES, TABLE),
+    **dict.fromkeys((*FUNCTIONS, "HardSigmoid", "LeakyRelu", "PRelu"), TABLE),
     "Div": Passes(table=1, plain=1),
     **dict.fromkeys(("Softmax", "LogSoftmax"), SOFTMAX),
     **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization", "LpNormalization"), NORM),

@@ -103,3 +103,16 @@ def test_division_by_a_tensor() -> None:
     made = lowered(net, {"a": a, "b": b}, qtype="int16",
                    asks={n: Ask("int16", level="node") for n in ("op", "op_reciprocal")})
     assert {"Int16Table", "Mul"} <= set(made.operators()) and made.cosine("y") > 0.99999
+
+
+@pytest.mark.parametrize(("upper", "k"), [(0, None), (1, 1), (1, -2)])
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_triangles(upper: int, k: int | None, asymmetric: bool) -> None:
+    """What lies outside of the triangle is exactly 0, the rest within half a step of each of two roundings."""
+    inits = [] if k is None else [init("k", np.int64(k))]
+    net = model([node("Trilu", ["x", *(i.name for i in inits)], "y", "op", upper=upper)], [value("x", [2, 4, 5])],
+                [value("y", None)], inits)  # fmt: skip
+    made = lowered(net, {"x": random(2, 4, 5) + 1}, asymmetric=asymmetric)
+    assert made.plan.nodes["op"].on_bpu
+    assert not made.outputs["y"][made.floats["y"] == 0].any()
+    assert np.abs(made.outputs["y"] - made.floats["y"]).max() <= 0.51 * (made.step("x") + made.step("y"))
