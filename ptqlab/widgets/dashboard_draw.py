@@ -54,8 +54,12 @@ def distribution_svg(panel: Panel) -> str:
 def channel_svg(panel: Panel) -> str:
     """Per channel: thin from the smallest to the largest value, thick the middle half, a tick at the median."""
     channels = panel.values.channels().astype(np.float64)
-    reach = np.nanmax(np.abs(channels), axis=1)
-    shown = np.sort(np.argsort(-reach)[:MOST_CHANNELS])
+    channels[~np.isfinite(channels)] = np.nan
+    some = np.flatnonzero(np.isfinite(channels).any(axis=1))
+    if not some.size:
+        return _svg(f"<text x='{LEFT}' y='{HEIGHT / 2}'>{text(say('nothing_measured'))}</text>", say("detail_channels"))
+    reach = np.nanmax(np.abs(channels[some]), axis=1)
+    shown = np.sort(some[np.argsort(-reach)[:MOST_CHANNELS]])
     low, first, median, third, high = np.nanquantile(channels[shown], [0, 0.25, 0.5, 0.75, 1], axis=1)
     bottom, top = (float(np.nanmin(low, initial=0.0)), float(np.nanmax(high, initial=0.0)))
     bottom, top = (bottom, top) if top > bottom else (bottom - 1, top + 1)
@@ -76,8 +80,8 @@ def channel_svg(panel: Panel) -> str:
             f"y2='{y(median[i]):.1f}' stroke='{PALETTE[1]}' stroke-width='2'/></g>")
     bounds = "".join(f"<line x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{y(b):.1f}' y2='{y(b):.1f}' stroke='currentColor' "
                      "stroke-dasharray='4 3'/>" for b in panel.bounds or () if bottom <= b <= top)
-    some = len(shown) < len(channels)
-    told = say("farthest_of", n=len(shown), of=len(channels)) if some else f"{len(channels)}"
+    part = len(shown) < len(channels)
+    told = say("farthest_of", n=len(shown), of=len(channels)) if part else f"{len(channels)}"
     labels = _up([(y(v), f"{v:.3g}") for v in _distinct(bottom, 0.0, top)])
     foot = f"<text x='{LEFT}' y='{HEIGHT - 6}'>{text(say('channel'))}: {text(told)}</text>"
     key = _key([(PALETTE[0], say("detail_boxes")), (PALETTE[1], say("detail_median"))], "")
