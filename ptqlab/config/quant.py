@@ -86,6 +86,7 @@ class ActivationConfig:
     max_percentile: tuple[float, ...] = (1.0,)
     per_channel: tuple[bool, ...] = (False,)
     asymmetric: tuple[bool, ...] = (False,)
+    equalization: tuple[bool, ...] = (False,)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,13 @@ ACTIVATION = (
                     low=0.5, high=1.0),
     ActivationField("per_channel", "bool", (False,), "one threshold per channel", "激活按通道量化"),
     ActivationField("asymmetric", "bool", (False,), "zero point from minimum and maximum", "非对称量化"),
+    # ptqlab's own
+    ActivationField("equalization", "bool", (False,),
+                    "cross-layer equalization: a step per channel between two operators with weights, of a size that "
+                    "suits both the channel and the reader's weights; kept only where samples that did not set the "
+                    "steps confirm it; goes before per_channel (ptqlab's own)",
+                    "跨层均衡：两个带权重算子之间按通道的步长，兼顾通道范围与后一算子的权重；只有未参与确定步长的样本证实有益"
+                    "才保留；优先于 per_channel（ptqlab 自有）"),
 )
 ACTIVATION_BY_KEY = {f.key: f for f in ACTIVATION}
 

@@ -123,7 +123,7 @@ def calibrate(
 
 
 def _asks_per_channel(recipe: Recipe) -> bool:
-    return any(m.per_channel for ask in recipe.slots.values() for m in ask.methods)
+    return any(m.by_channel for ask in recipe.slots.values() for m in ask.methods)
 
 
 def _judged(

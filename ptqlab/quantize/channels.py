@@ -8,18 +8,29 @@ tensor would need one step for all channels, and then the tensor keeps one. [our
 r[c] = T[c] / T with T the tensor's threshold and T[c] the channel's largest value, held between T / 2 and T: smaller
 steps would follow the samples too closely (measured on EfficientNet-lite0: cosine 0.979 falls to 0.923 without a
 floor).
+
+equalization is cross-layer equalization in these terms. Rescaling channel c between two operators, w1[c] / r[c] and
+w2[c] * r[c], does not change the network, and nothing of w1 where each of its output channels has a scale of its own;
+what is left is the step s * r[c] of the channel and the factor on the reader's weights. r[c] brings both to the same
+size,
+    r[c] = sqrt( (T[c] / T) / W[c] ),  held between T[c] / T and 1,
+with W[c] the largest of the reader's weights for channel c, each relative to the largest of its output channel. Below
+T[c] / T the channel would be cut off, above 1 it would leave the codes. So the clamp of a fused Relu6 stays exact for
+every channel: no threshold lies beyond it, as for per_channel.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.arith.formats import QType
 from ptqlab.graph import FloatGraph
-from ptqlab.ops.node import attribute, has_weights, shape
+from ptqlab.ops.node import attribute, constant, has_weights, shape
 from ptqlab.ops.table import spec_of
+from ptqlab.quantize.weights import channel_axis, channel_scales, numbers, per_weight, weight_groups
 from ptqlab.stages.plan import Plan
 
 FLOOR = 0.5
@@ -34,11 +45,13 @@ class Channels:
     trailing  slot -> number of axes behind the channels
     limits    slot -> upper bound of a fused Clip: the threshold must not exceed it
     reasons   every other slot -> why it keeps one step
+    weights   slot -> largest weight of its readers for each channel, see above
     """
 
     trailing: Mapping[str, int]
     limits: Mapping[str, float]
     reasons: Mapping[str, str]
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def find_channels(graph: FloatGraph, plan: Plan) -> Channels:
@@ -49,6 +62,7 @@ def find_channels(graph: FloatGraph, plan: Plan) -> Channels:
     trailing: dict[str, int] = {}
     limits: dict[str, float] = {}
     reasons: dict[str, str] = {}
+    weights: dict[str, np.ndarray] = {}
     for slot, tensors in members.items():
         why = _why_not(graph, plan, slot, tensors)
         if why:
@@ -61,7 +75,8 @@ def find_channels(graph: FloatGraph, plan: Plan) -> Channels:
         trailing[slot] = len(graph.shape(slot)) - 2 if convolution else 0
         if group.high is not None and np.isfinite(group.high):
             limits[slot] = group.high
-    return Channels(trailing, limits, reasons)
+        weights[slot] = np.max([reader_weights(reader) for reader in graph.consumers(slot)], axis=0)
+    return Channels(trailing, limits, reasons, weights)
 
 
 def _why_not(graph: FloatGraph, plan: Plan, slot: str, tensors: list[str]) -> str:
@@ -86,6 +101,29 @@ def _why_not(graph: FloatGraph, plan: Plan, slot: str, tensors: list[str]) -> st
         if not weighted or any(v is graph.values[slot] for v in reader.inputs[1:]):
             return f"{name} ({reader.op_type}) reads it with one step for all channels"
     return ""
+
+
+def reader_weights(node: ir.Node) -> np.ndarray:
+    """W[c] of an operator with weights, float64 [C] in 0 .. 1: its largest weight for each input channel, relative to
+    the largest of the output channel it belongs to."""
+    raw = constant(node.inputs[1])
+    assert raw is not None, "weights are constant by rule"
+    weight = np.abs(numbers(raw).astype(np.float64))
+    scale = channel_scales(weight, channel_axis(node), weight_groups(node)).astype(np.float64) * QType.INT8.qmax
+    relative = weight / per_weight(node, scale, weight.ndim)
+    if node.op_type == "Conv":
+        group = attribute(node, "group", 1)
+        by_group = relative.reshape(group, weight.shape[0] // group, weight.shape[1], -1)
+        return np.asarray(by_group.max(axis=(1, 3)).ravel())
+    transposed = node.op_type == "Gemm" and attribute(node, "transB", 0)
+    return np.asarray(relative.max(axis=0 if transposed else tuple(range(1, weight.ndim))))
+
+
+def equalized(largest: np.ndarray, threshold: float, weights: np.ndarray) -> np.ndarray:
+    """r[c] of equalization as float32, rounded as in `factors`."""
+    share = np.clip(np.asarray(largest, np.float64) / threshold, 0.0, 1.0)
+    ratio = np.clip(np.sqrt(share / np.maximum(weights, 1e-6)), share, 1.0)
+    return (np.ceil(np.maximum(ratio, 1 / 4096) * 4096) / 4096).astype(np.float32)
 
 
 def factors(largest: np.ndarray, threshold: float) -> np.ndarray:

@@ -30,12 +30,13 @@ def reach_of(slot: str, channels: Channels | None, statistics: Statistics) -> Re
     if slot not in channels.trailing:
         return Reach(why_not=channels.reasons[slot])
     rows = statistics.channels[slot]
-    return Reach(rows.max(axis=0), rows[0], channels.trailing[slot], channels.limits.get(slot, float("inf")))
+    limit = channels.limits.get(slot, float("inf"))
+    return Reach(rows.max(axis=0), rows[0], channels.trailing[slot], limit, weights=channels.weights[slot])
 
 
 def granted(found: Calibration, recipe: Recipe) -> list[Finding]:
     """One note on the tensors that keep one step though steps per channel were asked for, by reason."""
-    asked = [slot for slot, ask in recipe.slots.items() if all(m.per_channel for m in ask.methods)]
+    asked = [slot for slot, ask in recipe.slots.items() if all(m.by_channel for m in ask.methods)]
     kept = [t for slot in asked if not (t := found.thresholds[slot]).channels and "all-zero" not in t.tags]
     if not kept:
         return []
@@ -46,7 +47,8 @@ def granted(found: Calibration, recipe: Recipe) -> list[Finding]:
         reason = "a reader takes one step for all channels" if " reads it " in words else words
         reasons[reason] = reasons.get(reason, 0) + 1
     named = "; ".join(f"{n}: {reason}" for reason, n in sorted(reasons.items(), key=lambda item: -item[1]))
-    message = f"per_channel was asked for {len(asked)} tensors; {len(kept)} keep one step for all channels ({named})"
+    message = (f"{_by_channel(recipe)} was asked for {len(asked)} tensors; {len(kept)} keep one step for all channels "
+               f"({named})")
     return [Finding("PTQ413", message, severity="note")]
 
 
@@ -68,15 +70,23 @@ def confirmed(
             trial[slot] = options[slot].tried(0)
             note = "one step for all channels: samples that did not set the steps came out no better with them"
             without[slot] = replace(threshold, channels=(), trailing=0, note=note,
-                                    method=replace(options[slot].asked[0], per_channel=False).word)
+                                    method=replace(options[slot].asked[0], per_channel=False, equalization=False).word)
     plain = replace(found, thresholds=without)
     both = [replace(found, thresholds=trial), plain]
     a, b = scores(graph, plan, both, samples, odd, recipe.metric, watch, executor)
     kept = METRICS[recipe.metric].better(a, b)
-    watch.log(f"per_channel: {recipe.metric} {a:.6g} with, {b:.6g} without, on samples that did not set the steps: "
+    word = _by_channel(recipe)
+    watch.log(f"{word}: {recipe.metric} {a:.6g} with, {b:.6g} without, on samples that did not set the steps: "
               + ("kept" if kept else "taken back"))
-    answer = {"per_channel": {"metric": recipe.metric, "with": a, "without": b, "kept": kept}}
+    answer = {word: {"metric": recipe.metric, "with": a, "without": b, "kept": kept}}
     return (found if kept else plain), answer
+
+
+def _by_channel(recipe: Recipe) -> str:
+    """The key that steps per channel were asked with."""
+    methods = [m for ask in recipe.slots.values() for m in ask.methods]
+    words = [key for key in ("per_channel", "equalization") if any(getattr(m, key) for m in methods)]
+    return " and ".join(words)
 
 
 def confirmed_weights(

@@ -26,6 +26,7 @@ class Method:
     name        "max", "kl" or "mse"
     percentile  of max: T is this quantile of |x|
     num_bin, max_num_bin  of kl
+    per_channel, equalization  a step per channel, see `quantize.channels`; where both are asked, equalization's
     asymmetric  a range with a zero point instead of a symmetric threshold
     """
 
@@ -35,6 +36,12 @@ class Method:
     max_num_bin: int = 16384
     per_channel: bool = False
     asymmetric: bool = False
+    equalization: bool = False
+
+    @property
+    def by_channel(self) -> bool:
+        """Whether channels are to have steps of their own."""
+        return self.per_channel or self.equalization
 
     @property
     def word(self) -> str:
@@ -43,7 +50,7 @@ class Method:
             word = "max" if self.percentile >= 1.0 else f"max-percentile:percentile={self.percentile:g}"
         else:
             word = f"kl:num_bin={self.num_bin}" if self.name == "kl" else self.name
-        options = [f"{k}=True" for k in ("per_channel", "asymmetric") if getattr(self, k)]
+        options = [f"{k}=True" for k in ("per_channel", "equalization", "asymmetric") if getattr(self, k)]
         if not options:
             return word
         return word + ("," if ":" in word else ":") + ",".join(options)
@@ -84,8 +91,10 @@ def product(asked: ActivationConfig, named: bool = True, searched: bool = False)
         bins = asked.num_bin if name == "kl" else (1024,)
         kinds += [(name, p, b) for p, b in itertools.product(percentiles, bins)]
     methods = [
-        Method(name, p, b, asked.max_num_bin if name == "kl" else 16384, per_channel, asymmetric)
-        for (name, p, b), per_channel, asymmetric in itertools.product(kinds, asked.per_channel, asked.asymmetric)
+        Method(name, p, b, asked.max_num_bin if name == "kl" else 16384, per_channel and not equalized, asymmetric,
+               equalized)
+        for (name, p, b), per_channel, equalized, asymmetric in itertools.product(
+            kinds, asked.per_channel, asked.equalization, asked.asymmetric)
     ]
     return tuple(dict.fromkeys(methods))
 

@@ -9,7 +9,7 @@ import numpy as np
 from ptqlab.errors import Finding
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize import methods
-from ptqlab.quantize.channels import factors
+from ptqlab.quantize.channels import equalized, factors
 from ptqlab.quantize.methods import Method
 from ptqlab.quantize.observe import Observer, Seen, merged
 from ptqlab.quantize.recipe import SlotAsk
@@ -30,6 +30,7 @@ class Reach:
     trailing  axes behind the channels
     limit     bound of a fused Clip, beyond which one clamp would not do for all channels
     why_not   why the slot keeps one step, "" where it need not
+    weights   largest weight of the readers for each channel, which equalization asks for
     """
 
     largest: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -37,6 +38,7 @@ class Reach:
     trailing: int = 0
     limit: float = float("inf")
     why_not: str = ""
+    weights: np.ndarray = field(default_factory=lambda: np.ones(1))
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ def slot_options(
     tags = ("constant",) if whole.low == whole.high else ()
     base = Threshold(whole.low, whole.high, whole.largest, "max", tags, asked=_asked(ask))
     found = tuple(_threshold(base, m, whole, ask, reach) for m in ask.methods)
-    return SlotOptions(ask.methods, found, whole, tuple(_for_trial(t, reach) for t in found))
+    trial = tuple(_for_trial(t, m, reach) for t, m in zip(found, ask.methods, strict=True))
+    return SlotOptions(ask.methods, found, whole, trial)
 
 
 def place(graph: FloatGraph, slot: str, sources: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -107,18 +110,25 @@ def place(graph: FloatGraph, slot: str, sources: Sequence[str]) -> tuple[str, tu
 def _threshold(base: Threshold, method: Method, whole: Observer, ask: SlotAsk, reach: Reach | None) -> Threshold:
     found = methods.apply(method, whole, ask.qtype)
     low, high = found.bounds or (-found.value, found.value)
-    made = replace(base, value=found.value, bounds=found.bounds, method=replace(method, per_channel=False).word,
+    plain = replace(method, per_channel=False, equalization=False).word
+    made = replace(base, value=found.value, bounds=found.bounds, method=plain,
                    note=found.note, clipped=clipped_share(whole, low, high))
-    return per_channel(made, method.word, reach) if method.per_channel and reach is not None else made
+    return by_channel(made, method, reach) if method.by_channel and reach is not None else made
 
 
-def _for_trial(threshold: Threshold, reach: Reach | None) -> Threshold:
+def _for_trial(threshold: Threshold, method: Method, reach: Reach | None) -> Threshold:
     if not threshold.channels or reach is None:
         return threshold
-    return replace(threshold, channels=tuple(float(f) for f in factors(reach.half, threshold.value)))
+    return replace(threshold, channels=_steps(method, reach, reach.half, threshold.value))
 
 
-def per_channel(threshold: Threshold, word: str, reach: Reach) -> Threshold:
+def _steps(method: Method, reach: Reach, largest: np.ndarray, threshold: float) -> tuple[float, ...]:
+    """Factors of the channels' steps."""
+    steps = equalized(largest, threshold, reach.weights) if method.equalization else factors(largest, threshold)
+    return tuple(float(f) for f in steps)
+
+
+def by_channel(threshold: Threshold, method: Method, reach: Reach) -> Threshold:
     """The threshold with a step per channel where the slot can have that, and with the reason where it cannot."""
     why = reach.why_not
     if not why and threshold.value > reach.limit:
@@ -126,8 +136,8 @@ def per_channel(threshold: Threshold, word: str, reach: Reach) -> Threshold:
     if why:
         notes = "; ".join(n for n in (threshold.note, f"one step for all channels: {why}") if n)
         return replace(threshold, note=notes)
-    steps = factors(reach.largest, threshold.value)
-    return replace(threshold, method=word, channels=tuple(float(f) for f in steps), trailing=reach.trailing)
+    steps = _steps(method, reach, reach.largest, threshold.value)
+    return replace(threshold, method=method.word, channels=steps, trailing=reach.trailing)
 
 
 def clipped_share(seen: Observer, low: float, high: float) -> float:

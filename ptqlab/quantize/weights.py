@@ -39,14 +39,14 @@ def float_bias(node: ir.Node, added: np.ndarray | None, channels: int) -> np.nda
     return total
 
 
-def _groups(node: ir.Node) -> int:
+def weight_groups(node: ir.Node) -> int:
     """Groups whose channels share an index on the channel axis."""
     return int(attribute(node, "group", 1)) if node.op_type == "ConvTranspose" else 1
 
 
 def per_weight(node: ir.Node, channels: np.ndarray, rank: int) -> np.ndarray:
     """A number per output channel, shaped to broadcast against the weight as the node holds it, of `rank` axes."""
-    group = _groups(node)
+    group = weight_groups(node)
     if group == 1:
         axis = channel_axis(node)
         return channels.reshape(tuple(-1 if a == axis else 1 for a in range(rank)))
@@ -116,7 +116,7 @@ def encode_weights(
     raw = numbers(raw)
     given = raw if factors is None else raw * factors
     axis = channel_axis(node)
-    scale = channel_scales(given, axis, _groups(node), qtype)
+    scale = channel_scales(given, axis, weight_groups(node), qtype)
     if method == "mse":
         scale = least_error_scales(node, given, scale, qtype)
     bias = float_bias(node, added, scale.size)

@@ -20,9 +20,11 @@ from ptqlab.ops.calibration_node import DOMAIN
 from ptqlab.placement import Ask, Asks
 from ptqlab.quantize.calibrate import calibrate
 from ptqlab.quantize.calibrated import calibrated_model, with_folded_weights
-from ptqlab.quantize.channels import FLOOR, factors, find_channels
+from ptqlab.quantize.channels import FLOOR, equalized, factors, find_channels, reader_weights
 from ptqlab.quantize.encode import encode
 from ptqlab.quantize.lower import lower
+from ptqlab.quantize.methods import Method
+from ptqlab.quantize.options import Reach, by_channel
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
@@ -103,11 +105,12 @@ def test_factors() -> None:
 @pytest.mark.parametrize("qtype", ["int8", "int16", "dual-int16"])
 @pytest.mark.parametrize("asymmetric", [False, True])
 @pytest.mark.parametrize("make", [convolutions, products])
-def test_all_forms_agree(make: Any, asymmetric: bool, qtype: str) -> None:
+@pytest.mark.parametrize("key", ["per_channel", "equalization"])
+def test_all_forms_agree(key: str, make: Any, asymmetric: bool, qtype: str) -> None:
     """Every executor of the integer model gives the same bits; the calibrated model computes the formula per channel,
     folded or not; and the integer model stays as near to it as rescaling lets it."""
     graph, plan, samples = make(qtype)
-    found = forced(graph, plan, samples, asymmetric=asymmetric)
+    found = forced(graph, plan, samples, asymmetric=asymmetric, **{"per_channel": False, key: True})
     encoded = encode(graph, plan, found)
     assert set(encoded.channels) == set(find_channels(graph, plan).trailing)
     assert all(len(set(steps.ravel().tolist())) > 1 for steps in encoded.channels.values())
@@ -176,6 +179,52 @@ def test_bias_correction_sees_the_weights_as_they_are_held() -> None:
         np.testing.assert_allclose(encoded.weights[name].correction, wanted, atol=1e-6)
 
 
+def test_equalized_factors() -> None:
+    """sqrt of the channel's share of T by the weight behind it, never below that share (nothing is cut off) nor above
+    1; on the grid of 1 / 4096."""
+    largest, weights = np.array([4.0, 1.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 0.25, 1e-3, 1.0])
+    assert equalized(largest, 4.0, weights).tolist() == [1.0, 0.5, 1.0, 1.0, 1 / 4096]
+    assert equalized(np.array([3.9]), 4.0, np.array([1.0]))[0] >= 3.9 / 4.0
+
+
+@pytest.mark.parametrize("make", [convolutions, products])
+def test_weights_of_the_readers(make: Any) -> None:
+    """The largest weight of each input channel, each relative to its output channel's, by plain loops."""
+    graph, _, _ = make()
+    for reader in (n for n in graph.nodes if n.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul")):
+        weight = np.abs(graph.constant(reader.inputs[1]).astype(np.float64))  # type: ignore[union-attr]
+        group = reader.attributes["group"].as_int() if "group" in reader.attributes else 1
+        channels = graph.shape(str(reader.inputs[0].name))[1]  # type: ignore[union-attr]
+        found = np.zeros(channels)
+        transposed = reader.op_type == "Gemm" and "transB" in reader.attributes
+        for c in range(channels):
+            own = c // (channels // group)
+            outputs = weight.shape[0] // group if reader.op_type == "Conv" else weight.shape[0 if transposed else 1]
+            for o in range(outputs):
+                inside = slice(own * (channels // group), (own + 1) * (channels // group))
+                if reader.op_type == "Conv":
+                    row = weight[own * (weight.shape[0] // group) + o]
+                    taps = row[c % (channels // group)]
+                elif reader.op_type == "ConvTranspose":
+                    row, taps = weight[inside, o], weight[c, o]
+                else:
+                    row, taps = (weight[o], weight[o, c]) if transposed else (weight[:, o], weight[c, o])
+                found[c] = max(found[c], np.max(taps) / np.max(row))
+        np.testing.assert_allclose(reader_weights(reader), found, rtol=1e-6)
+
+
+def test_equalization_helps_where_channels_and_weights_differ() -> None:
+    """On channels of very different size the outputs come nearer than with one step, and it is told by its own name."""
+    graph, plan, samples = convolutions()
+    block = {"activation": {"calibration_type": "max", "equalization": True}}
+    found = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan, block | {"modelwise_search": {}}))
+    assert found.answers["equalization"]["kept"] is True
+    assert found.thresholds["r0"].method == "max:equalization=True"
+    # both asked: its steps are taken
+    both = recipe(graph, plan, {"activation": {"per_channel": True, "equalization": True}})
+    assert [m.word for m in both.slots["r0"].methods] == ["mse:equalization=True"]
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_samples_that_did_not_set_them_confirm_them(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The better score on the odd samples decides; scores and decision are in the answers, the reason at the tensor."""
@@ -221,9 +270,7 @@ def test_a_threshold_beyond_a_clip_keeps_one_step() -> None:
     graph, plan, samples = convolutions()
     found = forced(graph, plan, samples)
     assert found.thresholds["r1"].channels
-    from ptqlab.quantize.options import Reach, per_channel
-
     threshold = replace(found.thresholds["r1"], value=7.0, channels=())
-    kept = per_channel(threshold, "max:per_channel=True", Reach(np.ones(8, f32), limit=6.0))
+    kept = by_channel(threshold, Method("max", per_channel=True), Reach(np.ones(8, f32), limit=6.0))
     assert not kept.channels
     assert "beyond the bound 6 of the Clip" in kept.note
