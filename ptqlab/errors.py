@@ -12,6 +12,7 @@ import difflib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 Words = Callable[[str], str]
 
@@ -70,6 +71,12 @@ class Finding:
     def __str__(self) -> str:
         tail = f" Do: {self.hint}" if self.hint else ""
         return f"{self.code} {self.message}{tail}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How IPython shows it, in a list of findings as well: in the reader's language."""
+        words = _display["words"]
+        hint = f" ({words(self.hint)})" if self.hint else ""
+        printer.text(f"{words(self.severity)} {self.code}: {words(self.message)}{hint}")
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self) | {"nodes": list(self.nodes)}

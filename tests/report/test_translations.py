@@ -347,3 +347,12 @@ def test_a_diagnosis_in_chinese():
                     0.1, 9, 0.0, 21.0, 0.5)
     assert translate(str(one)) == ("conv（q）：位宽不足。数值分布良好，但 8 位对由它们计算的结果来说不够。"
                                    "此处：8 位时去均值后的信噪比为 21.0 dB。建议：对读取它的节点使用 int16。")
+
+
+def test_findings_in_a_cell(chinese):
+    """A list of findings, as `run.warnings`, is shown by IPython one by one in Chinese; repr is the data."""
+    from IPython.lib.pretty import pretty
+
+    finding = Finding("PTQ366", "input x is the same in all 4 samples", hint="use samples from real data")
+    assert pretty([finding]) == "[警告 PTQ366: 输入 x 在全部 4 个样本中都相同 (使用真实数据作为样本)]"
+    assert repr(finding).startswith("Finding(code='PTQ366', message='input x is the same")

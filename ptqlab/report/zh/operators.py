@@ -265,4 +265,5 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # rules and notes
     ("The BPU compares float32 tensors that are quantized, and int32; others are compared on the CPU, exactly.",
      "BPU 比较的是已量化的 float32 张量和 int32 张量；其他类型在 CPU 上精确比较。"),
+    ("a Where by the triangle", "即按三角形取值的 Where"),
 )

@@ -30,7 +30,8 @@ PAIRS: tuple[tuple[str, str], ...] = tuple(chain(
     configuration.PAIRS, inputs.PAIRS, quant_config.PAIRS, graphs.PAIRS, files.PAIRS, results.PAIRS,
     commands.PAIRS,
     # said in both languages where they stand: rules of the configuration, advice of the estimate
-    ((row.rule, row.zh) for row in chain(*GROUPS.values(), ACTIVATION)),
+    ((row.rule, row.zh) for rows in GROUPS.values() for row in rows),
+    ((row.rule, row.zh) for row in ACTIVATION),
     perf_words.advice_pairs(),
 ))
 

@@ -64,7 +64,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{first} got {granted} ({reason})", "{first} 得到 {granted}（{reason}）"),
     ("{first} run in {granted} ({reason})", "{first} 以 {granted} 运行（{reason}）"),
     ("S100 is nash-e, S100P is nash-m, S600 is nash-p", "S100 即 nash-e，S100P 即 nash-m，S600 即 nash-p"),
-    ("Steps", "步骤"),
+    ("Steps", "步骤"), ("warning", "警告"), ("note", "说明"),
     # places
     ("keyword  {path}", "关键字  {path}"), ("keyword", "关键字"),
     # argparse
