@@ -1,7 +1,7 @@
 """Does the folder `binder` make an environment in which every notebook runs? Without docker: `make binder`.
 
 Takes the last commit into a fresh folder, makes a virtual environment with the Python of runtime.txt, installs
-requirements.txt, runs postBuild, starts the lab once, and executes every notebook. Fails when one of them does, when
+requirements.txt, runs postBuild, starts the lab once as start does, and executes every notebook. Fails when one of them does, when
 the lab does not open at the first tutorial, or when the memory of server and notebook together passes that of Binder.
 """
 from __future__ import annotations
@@ -93,7 +93,7 @@ def lab(copy: Path, environment: dict[str, str]) -> tuple[str, float]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = subprocess.Popen(
-        ["jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0",
+        ["bash", "binder/start", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0",
          "--IdentityProvider.token="], cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
