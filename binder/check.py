@@ -1,8 +1,9 @@
 """Does the folder `binder` make an environment in which every notebook runs? Without docker: `make binder`.
 
 Takes the last commit into a fresh folder, makes a virtual environment with the Python of runtime.txt, installs
-requirements.txt, runs postBuild, starts the lab once as start does, and executes every notebook. Fails when one of them does, when
-the lab does not open at the first tutorial, or when the memory of server and notebook together passes that of Binder.
+requirements.txt, runs postBuild, starts the lab once through start, and executes every notebook. Fails when one of them
+does, when the lab does not open at the first tutorial, or when server and notebook together take more memory than
+Binder gives.
 """
 from __future__ import annotations
 
