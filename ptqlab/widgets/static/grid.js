@@ -2,7 +2,7 @@
 // value only when Python has sent it, so an edit that is refused never stands there.
 
 const COSINES = new Set(["Calibrated Cosine", "Quantized Cosine"]);
-const WIDTHS = { Node: 216, NodeType: 96, ON: 58, qtype: 108, Granted: 90, "Latency %": 78, Reason: 460, input0: 74, input1: 74, input2: 74, calibration_type: 108 };
+const WIDTHS = { Node: 216, NodeType: 96, ON: 58, qtype: 108, Granted: 90, "Latency %": 78, Reason: 460, input0: 74, input1: 74, input2: 74, calibration_type: 108, asymmetric: 98 };
 const MANY = 200;
 
 function made(tag, properties = {}, ...children) {
