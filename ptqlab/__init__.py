@@ -39,6 +39,7 @@ _HOME = {
     "load": "ptqlab.result.api",
     "load_ipython_extension": "ptqlab.notebook.extension",
     "operators": "ptqlab.result.looks",
+    "reduce_periods": "ptqlab.graph.periods",
     "sensitivity": "ptqlab.result.sensitivity",
     "set_language": "ptqlab.report.words",
     "tune": "ptqlab.result.tuning",
@@ -50,7 +51,7 @@ __all__ = [
     "CheckResult", "Comparison", "CompileResult", "DoctorResult", "FastPerfResult", "Finding", "Problem",
     "PtqError", "Runtime", "SensitivityResult", "TuneResult", "__version__",
     "check", "compile", "doctor", "estimate", "fast_perf", "infer", "info", "insert_transpose",
-    "insert_unit_conv", "load", "load_ipython_extension", "operators",
+    "insert_unit_conv", "load", "load_ipython_extension", "operators", "reduce_periods",
     "sensitivity", "set_language", "tune", "unload_ipython_extension", "verify",
 ]
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from ptqlab import debug as debug
     from ptqlab.errors import Finding, Problem, PtqError
     from ptqlab.graph.layout import insert_transpose
+    from ptqlab.graph.periods import reduce_periods
     from ptqlab.notebook.extension import load_ipython_extension, unload_ipython_extension
     from ptqlab.passes.unit_conv import insert_unit_conv
     from ptqlab.pipeline.runtime import Runtime

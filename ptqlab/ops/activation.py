@@ -26,8 +26,8 @@ NOTABLE_ERROR, LARGE_ERROR = 1.0, 64.0
 COARSE = 2.0**20
 # rad between codes; half of it is an error of 5 % of the amplitude
 COARSE_PHASE = 0.1
-ONE_PERIOD = ("bring the operand into one period (-pi to pi) before it is quantized: x - 2 pi round(x / 2 pi); "
-              "nash-h and nash-p have float32 for it")
+ONE_PERIOD = ("bring the operand into one period (-pi to pi) before it is quantized: ptqlab.reduce_periods writes such "
+              "a model; its nodes run in float32 on nash-b, nash-h and nash-p, else on the CPU")
 
 
 def one_constant_number(node: ir.Node, platform: Platform) -> str | None:
