@@ -241,11 +241,11 @@ def test_names_stay_as_they_are():
 def test_messages_inside_of_messages_are_translated():
     """What fills a hole, and what stands behind a sentence or a place, is translated where it is a message itself."""
     assert translate("CPU: At least one operand must be computed. Here: both operands are constant.") == (
-        "CPU：至少要有一个操作数由计算得到。此处：两个操作数都是常量。")
+        "CPU：至少要有一个操作数不是常量。此处：两个操作数都是常量。")
     assert translate("config.yaml:3  a.b: calibration_type: kl is deprecated on J6") == (
         "config.yaml:3  a.b：calibration_type: kl 在 J6 上已弃用")
     assert translate("BPU (TAE): asked for in node_config. Last operator with weights: its output is int32 at high "
-                     "precision.") == "BPU（TAE）：由 node_config 要求。最后一个带权重的算子：以 int32 高精度输出。"
+                     "precision.") == "BPU（TAE）：按 node_config 的要求。最后一个带权重的算子：以 int32 高精度输出。"
     assert translate("the configuration cannot be used: 3 problems") == "该配置无法使用：3 个问题"
 
 

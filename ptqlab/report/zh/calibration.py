@@ -13,17 +13,17 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/quantize/channels.py
     ("operators that only move data share it", "只搬运数据的算子与它共用阈值"),
     ("no operator on the BPU writes it", "没有 BPU 算子写出它"),
-    ("{op_type} writes it, which has one step for all channels", "由 {op_type} 写出，所有通道一个步长"),
+    ("{op_type} writes it, which has one step for all channels", "由 {op_type} 写出，所有通道共用一个步长"),
     ("a residual is added to it", "有残差加到它上面"),
     ("it is an output of the model", "它是模型的输出"),
-    ("{name} ({op_type}) reads it with one step for all channels", "{name}（{op_type}）以所有通道一个步长读取它"),
+    ("{name} ({op_type}) reads it with one step for all channels", "{name}（{op_type}）以所有通道共用一个步长读取它"),
     # ptqlab/quantize/confirm.py
-    ("one step for all channels:", "所有通道一个步长："),
-    ("a reader takes one step for all channels", "有读取者只接受所有通道一个步长"),
+    ("one step for all channels:", "所有通道共用一个步长："),
+    ("a reader takes one step for all channels", "有读取者只接受所有通道共用一个步长"),
     ("per_channel was asked for {n_asked} tensors; {n_kept} keep one step for all channels ({named})",
-     "对 {n_asked} 个张量要求了 per_channel；其中 {n_kept} 个仍是所有通道一个步长（{named}）"),
+     "对 {n_asked} 个张量要求了 per_channel；其中 {n_kept} 个仍是所有通道共用一个步长（{named}）"),
     ("one step for all channels: samples that did not set the steps came out no better with them",
-     "所有通道一个步长：在未参与确定步长的样本上，逐通道并没有更好"),
+     "所有通道共用一个步长：在未参与确定步长的样本上，逐通道并没有更好"),
     # ptqlab/quantize/correction.py
     ("correct biases", "校正偏置"),
     # ptqlab/quantize/diagnosis.py
@@ -78,7 +78,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("an ONNX model", "ONNX 模型"),
     ("{path}: node {node}", "{path}：节点 {node}"),
     ("one scale per tensor", "每个张量一个 scale"),
-    ("its scale is computed", "其 scale 由计算得到"),
+    ("its scale is computed", "它的 scale 不是常量"),
     ("scale {step}", "scale 为 {step}"),
     ("{where}: {n_strange} thresholds are of no tensor that is quantized here: {named}",
      "{where}：{n_strange} 个阈值对应的张量在这里不量化：{named}"),
@@ -89,7 +89,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("tensor {slot}", "张量 {slot}"),
     ("(node {nodes})", "（节点 {nodes}）"),
     ("the threshold lies beyond the bound {limit} of the Clip computed inside", "阈值超过内部 Clip 的边界 {limit}"),
-    ("one step for all channels: {why}", "所有通道一个步长：{why}"),
+    ("one step for all channels: {why}", "所有通道共用一个步长：{why}"),
     ("by {node}", "（{node}）"),
     ("{where}: {not_finite} of {count} values are NaN or Inf in the float model; they do not count for the "
      "threshold",
@@ -131,5 +131,5 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("held at percentile {kl_floor}", "以百分位 {kl_floor} 为下限"),
     # ptqlab/quantize/confirm.py
     ("{recipe} was asked for {n_asked} tensors; {n_kept} keep one step for all channels ({named})",
-     "对 {n_asked} 个张量要求了 {recipe}；其中 {n_kept} 个仍是所有通道一个步长（{named}）"),
+     "对 {n_asked} 个张量要求了 {recipe}；其中 {n_kept} 个仍是所有通道共用一个步长（{named}）"),
 )

@@ -62,7 +62,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/debug/raising.py
     ("sensitivity analysis", "敏感度分析"),
     # ptqlab/debug/ranking.py
-    ("{name} reads nothing through a quantizer", "{name} 没有经过量化器读取的输入"),
+    ("{name} reads nothing through a quantizer", "{name} 没有量化的输入"),
     ("a quantized node", "量化的节点"),
     ("the column ON of the node table tells which nodes are", "节点表的 ON 列说明哪些节点被量化"),
     # ptqlab/debug/select.py
@@ -96,16 +96,16 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("The tensor holds one value only: quantization is not at fault, the model or its data are.",
      "张量只有一个值：问题不在量化，而在模型或它的数据。"),
     ("Whole numbers, such as indices or positions, are rounded to multiples of a step and become other numbers.",
-     "整数值（例如索引或位置）被取整到步长的倍数，变成了别的数。"),
+     "整数（例如索引或位置）被舍入到步长的倍数，变成了别的数。"),
     ("A large number that only marks places takes the whole range, and everything else falls on one code.",
      "一个只用来标记位置的大数占去了整个范围，其余的值都落在同一个整数值上。"),
     ("A normalization divides by the deviation of a row that is almost constant, which magnifies rounding.",
-     "归一化除以几乎恒定的一行的标准差，把取整误差放大了。"),
+     "归一化要除以标准差，而这一行几乎恒定，量化误差因此被放大。"),
     ("A part of the values lies outside of the range and is cut off.", "一部分值超出范围，被截断。"),
     ("Tensors of very different size are joined and share one threshold; the small one gets few codes.",
      "幅值相差很大的张量拼接后共用一个阈值，幅值小的分到的整数值很少。"),
     ("A large and a small tensor are added; one step of the large one is coarse for the small one.",
-     "幅值大的张量与幅值小的相加，前者的一个步长对后者来说太粗。"),
+     "幅值大的张量与幅值小的张量相加，前者的一个步长对后者来说太粗。"),
     ("One channel or a few reach much further than the others, which share what codes are left.",
      "一个或少数几个通道的幅值远大于其他通道，其他通道只能共用剩下的整数值。"),
     ("A few single values, or one sign only, leave most of the codes unused.",
@@ -116,7 +116,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "同一通道内少数权重远大于其他权重，其他权重分到的整数值很少。"),
     ("Rounding the weights moves the mean of whole channels, above all where a channel has few weights "
      "(depthwise).",
-     "权重取整使整个通道的均值发生偏移，通道权重少时（depthwise）尤其明显。"),
+     "权重量化使整个通道的均值发生偏移，通道权重少时（depthwise）尤其明显。"),
     ("The values are spread well, and 8 bits are not enough for what is computed from them.",
      "数值分布良好，但 8 位对由它们计算的结果来说不够。"),
     ("whole numbers up to {largest} become multiples of {step}", "不超过 {largest} 的整数变成 {step} 的倍数"),

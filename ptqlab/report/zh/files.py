@@ -35,7 +35,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{op_type} on the BPU", "BPU 上的 {op_type}"),
     ("unknown integer operator {op_type}", "未知的整数算子 {op_type}"),
     ("an operator of this version", "当前版本的算子"),
-    ("missing or computed operands: {computed}", "操作数缺失或由计算得到：{computed}"),
+    ("missing or computed operands: {computed}", "操作数缺失或不是常量：{computed}"),
     ("every operand, these as constants", "所有操作数，且这些为常量"),
     ("attributes missing or of another type: {wrong}", "属性缺失或类型不符：{wrong}"),
     # ptqlab/artifacts/tables.py

@@ -153,8 +153,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("the shapes behind {} depend on data, so the model was run on zeros: make what decides them (a "
      "condition, an index, a length) a constant before export, or give input_shape sizes that fit what zeros "
      "choose",
-     "{}之后的形状取决于数据，因此以全零数据运行了模型：导出前把决定形状的条件、索引或长度改为常量，或给出与全"
-     "零数据所选分支相符的 input_shape"),
+     "{} 之后的形状取决于数据，因此以全零数据运行了模型：导出前把决定形状的条件、索引或长度改为常量，或给出与"
+     "全零数据所选分支相符的 input_shape"),
     ("gives '{name}' {kind}: the input is too small for it", "得到的 '{name}' 为 {kind}：输入对它来说太小"),
     ("input {index} is {kind}, but may be {allowed}", "输入 {index} 是 {kind}，而允许的是 {allowed}"),
     ("these inputs must have one element type", "这些输入必须是同一种元素类型"),

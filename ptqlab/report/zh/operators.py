@@ -5,7 +5,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("The BPU quantizes float32 tensors; integer, bool and string tensors stay as they are.",
      "BPU 只量化 float32 张量；整数、bool 和字符串张量保持原样。"),
     ("The second operand must be constant: ptqlab has no kernel yet for two computed operands.",
-     "第二个操作数必须是常量：两个操作数都由计算得到时，ptqlab 还没有对应的 kernel。"),
+     "第二个操作数必须是常量：两个操作数都不是常量时，ptqlab 还没有对应的 kernel。"),
     ("Padding must be given as numbers; the optimizer turns auto_pad into pads where shapes are known.",
      "padding 必须以数值给出；形状已知时，优化器会把 auto_pad 改写为 pads。"),
     ("Convolutions have one, two or three spatial axes on the BPU.", "BPU 上的卷积有一个、两个或三个空间轴。"),
@@ -19,13 +19,13 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "转置卷积的 pads 不得超过 dilation * (kernel - 1)。"),
     ("as Conv; int8 weights per output channel, of every group its own",
      "与 Conv 相同；int8 权重逐输出通道量化，每个 group 各自独立"),
-    ("At least one operand of MatMul must be computed.", "MatMul 至少要有一个操作数由计算得到。"),
+    ("At least one operand of MatMul must be computed.", "MatMul 至少要有一个操作数不是常量。"),
     ("One output sums at most 65,536 products with weights, and 16,384 products of two tensors.",
      "每个输出最多累加 65,536 个与权重的乘积，或 16,384 个两个张量之间的乘积。"),
     ("int8 weights per output channel, a constant Add behind it joins the bias; of two computed operands "
      "int16 makes the first int16 and the second int8, dual-int16 both int16",
-     "权重逐输出通道量化为 int8，其后的常量 Add 并入偏置；两个操作数都由计算得到时，int16 表示第一个为 int16、"
-     "第二个为 int8，dual-int16 表示两个都是 int16"),
+     "权重逐输出通道量化为 int8，其后的常量 Add 并入偏置；两个操作数都不是常量时，int16 表示第一个为 int16、第"
+     "二个为 int8，dual-int16 表示两个都是 int16"),
     ("The constant operand must be a matrix [K, N], the features at least a vector [.., K].",
      "常量操作数必须是矩阵 [K, N]，特征至少是一个向量 [.., K]。"),
     ("Gemm must be A * B + C with A as it stands; the optimizer folds alpha, beta and transB into constants.",
@@ -36,7 +36,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "若前面的 TAE 算子没有其他读取者，则在该算子内部计算"),
     ("The bounds of Clip must be constant.", "Clip 的上下界必须是常量。"),
     ("Relu6 is Clip(0, 6); as Relu", "Relu6 即 Clip(0, 6)；与 Relu 相同"),
-    ("At least one operand must be computed.", "至少要有一个操作数由计算得到。"),
+    ("At least one operand must be computed.", "至少要有一个操作数不是常量。"),
     ("a residual Add behind a convolution is added to its accumulator; a constant operand is held at the "
      "output scale",
      "卷积之后的残差 Add 直接加到其累加器上；常量操作数按输出的 scale 保存"),
@@ -44,9 +44,9 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a constant factor becomes the multiplier of a rescale", "常量系数成为 rescale 的乘数"),
     ("The branches of Where must be float32 on the BPU; the condition is bool and stays as it is.",
      "Where 的两个分支在 BPU 上必须是 float32；条件为 bool，保持原样。"),
-    ("At least one branch must be computed.", "至少要有一个分支由计算得到。"),
+    ("At least one branch must be computed.", "至少要有一个分支不是常量。"),
     ("by a constant or computed condition; a mask of -Inf is held at the lowest code",
-     "条件可以是常量，也可以由计算得到；-Inf 掩码用最小的整数值表示"),
+     "条件可以是常量，也可以不是；-Inf 掩码用最小的整数值表示"),
     ("Max and Min have two operands; the optimizer makes a chain of those that have more.",
      "Max 和 Min 有两个操作数；操作数更多时，优化器把它们改写成一串两操作数算子。"),
     ("of two operands; more become a chain", "两个操作数；更多操作数会改写成一串"),
@@ -62,8 +62,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a rescale with a factor of its own for negative numbers", "对负数使用独立系数的 rescale"),
     ("The slope of PRelu must be constant.", "PRelu 的 slope 必须是常量。"),
     ("as LeakyRelu; the slope may differ by channel", "与 LeakyRelu 相同；slope 可以逐通道不同"),
-    ("exact in every type", "在任何类型下都是精确的"),
-    ("exact in every type, ties to even", "在任何类型下都是精确的，.5 取偶数"),
+    ("exact in every type", "任何类型下都精确"),
+    ("exact in every type, ties to even", "任何类型下都精确，.5 向偶数舍入"),
     ("An axis that is summed over has at most 65,535 elements.", "被求和的轴最多有 65,535 个元素。"),
     ("max, subtract, exp table, sum, reciprocal, multiply in integers; int16 is worth its price in attention",
      "全整数计算：求最大值、相减、exp 查表、求和、取倒数、相乘；在 attention 中值得使用 int16"),
@@ -94,14 +94,12 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("The pads must cover all axes; the optimizer spells an axes input out.",
      "pads 必须覆盖所有轴；axes 输入由优化器展开。"),
     ("zero padding before a convolution is folded into its pads", "卷积之前的零填充会折叠进卷积的 pads"),
-    ("Indices must be constant: computed ones are read on the CPU.",
-     "索引必须是常量：由计算得到的索引在 CPU 上读取。"),
+    ("Indices must be constant: computed ones are read on the CPU.", "索引必须是常量：非常量索引在 CPU 上读取。"),
     ("What is gathered from must be computed; a constant table stays with the CPU, which reads it exactly.",
-     "被 Gather 的数据必须由计算得到；常量表留在 CPU 上精确读取。"),
+     "Gather 的数据不能是常量；常量表留在 CPU 上精确读取。"),
     ("by constant indices; they are never quantized. Of a constant table by computed indices: active, the "
      "table held in codes of the output, in the type its readers ask for",
-     "按常量索引，索引从不量化。用计算得到的索引读取常量表时为主动量化：表以输出的整数值保存，类型由读取者的要"
-     "求决定"),
+     "按常量索引，索引从不量化。用非常量索引读取常量表时为主动量化：表以输出的整数值保存，类型由读取者的要求决定"),
     ("by constant indices; they are never quantized", "按常量索引，索引从不量化"),
     ("Scattering replaces elements; with a reduction it would be arithmetic.",
      "Scatter 只替换元素；带 reduction 时就成了算术运算。"),
@@ -115,7 +113,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("GridSample has the modes bilinear and nearest on the BPU.",
      "BPU 上的 GridSample 支持 bilinear 和 nearest 模式。"),
     ("What a grid samples must be a computed tensor of four axes, at most 32,768 pixels high and wide.",
-     "被 grid 采样的必须是由计算得到的四维张量，高和宽最多 32,768 像素。"),
+     "被 grid 采样的必须是非常量的四维张量，高和宽最多 32,768 像素。"),
     ("A constant grid holds finite numbers.", "常量 grid 中必须都是有限数。"),
     ("Indices are int64, which the BPU does not have: one Cast to int8, int16 or int32 must be their only "
      "reader.",
@@ -125,7 +123,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("on the BPU with a Cast to int8, int16 or int32 behind it, else on the CPU",
      "其后有转为 int8、int16 或 int32 的 Cast 时在 BPU 上，否则在 CPU 上"),
     ("A cumulative sum adds up at most 65,536 elements, so that no data can overflow it.",
-     "累加和最多累加 65,536 个元素，这样任何数据都不会使其溢出。"),
+     "CumSum 最多累加 65,536 个元素，这样任何数据都不会使其溢出。"),
     ("along a constant axis; the older BPU runs it on the CPU (documented for X5)",
      "沿常量轴；较早的 BPU 在 CPU 上运行它（X5 文档）"),
     ("Cast runs on the CPU: it changes between float and types that are never quantized; from bool to "
@@ -140,7 +138,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("both operands are constant", "两个操作数都是常量"),
     ("a constant of shape {shape}", "常量的形状为 {shape}"),
     ("base {x}", "底数为 {x}"),
-    ("slope {slope} is computed", "slope {slope} 由计算得到"),
+    ("slope {slope} is computed", "slope {slope} 不是常量"),
     ("{op_type} {node}: its operand reaches +-{step} rad, so that neighbouring {qtype} codes lie {step2} rad "
      "apart ({step3} % of a period)",
      "{op_type} {node}：其操作数达到 ±{step} rad，相邻的 {qtype} 整数值相隔 {step2} rad（一个周期的 {step3} %）"),
@@ -159,7 +157,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{rank} spatial axes", "有 {rank} 个空间轴"),
     ("pads {given}", "pads 为 {given}"),
     # ptqlab/ops/elementwise.py
-    ("bound {value} is computed", "边界 {value} 由计算得到"),
+    ("bound {value} is computed", "边界 {value} 不是常量"),
     # ptqlab/ops/floats.py
     ("{op} runs in float on the CPU: ptqlab has no integer kernel for it yet",
      "{op} 以浮点在 CPU 上运行：ptqlab 还没有它的整数 kernel"),
@@ -179,7 +177,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "{no_kernel}；改写成 Abs、Mul、Log 或 Exp 加 ReduceSum 即可在 BPU 上运行"),
     ("the model is quantized already; ptqlab quantizes float models", "模型已经量化过；ptqlab 只量化浮点模型"),
     ("the SPU of the BPU has it (documented); ptqlab does not model that unit yet",
-     "BPU 的 SPU 支持它（有文档）；ptqlab 尚未对该单元建模"),
+     "BPU 的 SPU 支持它（有公开文档）；ptqlab 尚未对该单元建模"),
     ("a plug-in operator of the vendor's tool; ptqlab has no kernel for it",
      "厂商工具的插件算子；ptqlab 没有它的 kernel"),
     ("by a constant it is a Mul, by a tensor a Reciprocal and a Mul; the optimizer could do neither here",
@@ -194,7 +192,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("the operator set 10 and later has Resize in its place", "opset 10 及以后由 Resize 取代"),
     ("{op} runs in float on the CPU: {why}", "{op} 以浮点在 CPU 上运行：{why}"),
     # ptqlab/ops/gather.py
-    ("indices {indices} are computed", "索引 {indices} 由计算得到"),
+    ("indices {indices} are computed", "索引 {indices} 不是常量"),
     ("{name} is constant", "{name} 是常量"),
     ("NaN or Inf", "含 NaN 或 Inf"),
     ("reduction {reduction}", "reduction 为 {reduction}"),
@@ -210,8 +208,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("shape {sizes}", "形状为 {sizes}"),
     ("int8 features; a computed grid is int16 whatever is asked, and its coordinates have {position_bits} "
      "fractional bits; a constant grid becomes indices and weights of {tap_bits} bits",
-     "特征为 int8；计算得到的 grid 无论要求什么都是 int16，其坐标有 {position_bits} 个小数位；常量 grid 转成索"
-     "引和 {tap_bits} 位的权重"),
+     "特征为 int8；非常量 grid 无论要求什么都是 int16，其坐标有 {position_bits} 个小数位；常量 grid 转成索引和"
+     " {tap_bits} 位的权重"),
     # ptqlab/ops/layout.py
     ("negative pads", "pads 为负"),
     ("an axes input", "有 axes 输入"),
@@ -231,7 +229,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("on int32 tensors of the model: computed as they are, never quantized, no type can be asked for",
      "用于模型中的 int32 张量：按原样计算，从不量化，不能要求类型"),
     # ptqlab/ops/norm.py
-    ("input {index} ({value}) is computed", "输入 {index}（{value}）由计算得到"),
+    ("input {index} ({value}) is computed", "输入 {index}（{value}）不是常量"),
     ("order {order}", "阶数为 {order}"),
     ("{exact}; the vendor splits it into elementary operators", "{exact}；厂商工具把它拆分成基本算子"),
     # ptqlab/ops/pool.py
@@ -252,8 +250,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/ops/rules.py
     ("output {out} is {dtype}", "输出 {out} 的类型是 {dtype}"),
     ("input {data} is not float32", "输入 {data} 不是 float32"),
-    ("operand {weight} is computed", "操作数 {weight} 由计算得到"),
-    ("bias {bias} is computed", "偏置 {bias} 由计算得到"),
+    ("operand {weight} is computed", "操作数 {weight} 不是常量"),
+    ("bias {bias} is computed", "偏置 {bias} 不是常量"),
     ("auto_pad is {mode}", "auto_pad 为 {mode}"),
     ("output {used} is used", "使用了输出 {used}"),
     ("tensor {value} has shape {value2}", "张量 {value} 的形状为 {value2}"),

@@ -71,8 +71,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "{rows4} %（见 PERFORMANCE.md）。"),
     ("No published board row backs {march}: the rates of {base_march} times {target} (TOPS of one core, "
      "documented), DDR times {ratio} ({source}). Compare models and types with it; do not promise it.",
-     "{march} 没有公开的板端数据：速率按 {base_march} 乘以 {target}（单核 TOPS，有文档），DDR 乘以 {ratio}（"
-     "{source}）。可用来比较模型和类型，不要据此作出承诺。"),
+     "{march} 没有公开的板端数据：速率按 {base_march} 乘以 {target}（单核 TOPS，有公开文档），DDR 乘以 {ratio}"
+     "（{source}）。可用来比较模型和类型，不要据此作出承诺。"),
     ("{march} is taken for {family} (our definition).", "{march} 按 {family} 处理（ptqlab 自行定义）。"),
     ("int16 features cost twice, dual-int16 four times the MACs of int8; bytes and vector work follow the "
      "bits (our definition: all published rows are int8).",

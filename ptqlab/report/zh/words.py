@@ -12,7 +12,7 @@ WORDS: dict[str, str] = {
     # causes of ptqlab/debug/causes.py
     "zero or constant": "全零或恒定", "wrong calibration data": "校准数据不符", "mask value": "掩码值",
     "constant row": "近似恒定的行", "clipped": "截断", "unbalanced concat": "Concat 各分支幅值悬殊",
-    "unbalanced add": "Add 两个操作数幅值悬殊", "outlier channel": "离群通道", "dead range": "整数值闲置",
+    "unbalanced add": "Add 两个操作数幅值悬殊", "outlier channel": "离群通道", "dead range": "量化范围浪费",
     "bias overflow": "偏置溢出", "weight spread": "权重幅值悬殊", "too few bits": "位宽不足",
     "integer index": "整数索引", "mean shift": "均值偏移",
     # columns of pages; those of the vendor's tables stay
