@@ -11,15 +11,15 @@ HEAVY = ["pandas", "plotly", "onnx", "onnxruntime", "onnx_ir", "ipywidgets", "ya
 
 
 def modules_after(code: str) -> dict:
-    """Runs `code` in a fresh interpreter; returns its seconds and which heavy modules it imported."""
+    """Runs `code` in a fresh interpreter; returns its CPU seconds, which a busy machine stretches little, and which heavy modules it imported."""
     script = f"""
 import json, sys, time
 import IPython.core.interactiveshell as base
 shell = base.InteractiveShell.instance()
 before = set(sys.modules)
-start = time.perf_counter()
+start = time.process_time()
 {code}
-spent = time.perf_counter() - start
+spent = time.process_time() - start
 print(json.dumps({{"seconds": spent, "heavy": [m for m in {HEAVY!r} if m in sys.modules and m not in before]}}))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -49,7 +49,7 @@ def test_every_public_name_is_there():
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     """A verb that does not exist yet is an AttributeError that says what exists."""
-    with pytest.raises(AttributeError, match=r"ptqlab has no 'compyle'; it has CheckResult, .*compile, estimate"):
+    with pytest.raises(AttributeError, match=r"ptqlab has no 'compyle'; it has CheckResult, .*compile, .*estimate"):
         _ = ptqlab.compyle
 
 
