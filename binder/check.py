@@ -93,9 +93,9 @@ def lab(copy: Path, environment: dict[str, str]) -> tuple[str, float]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        ["bash", "binder/start", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}", "--ServerApp.port_retries=0",
-         "--IdentityProvider.token="], cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ["bash", "binder/start", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}",
+               "--ServerApp.port_retries=0", "--IdentityProvider.token="]
+    server = subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(300):

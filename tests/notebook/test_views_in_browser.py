@@ -59,12 +59,15 @@ def test_every_view_is_drawn(lab, page, pictures):
     page.evaluate(RUN_ALL)
     assert errors(page) == []
     for theme in ("", "_dark"):
+        page.set_viewport_size({"width": 1300, "height": 1000})
         if theme:
             darken(page)
         for index, (name, (_, drawn)) in enumerate(VIEWS.items(), 1):
             page.evaluate("i => window.jupyterapp.shell.currentWidget.content.scrollToItem(i, 'start')", index)
             cell = page.locator(f".jp-Cell[data-windowed-list-index='{index}']")
             cell.locator(drawn).first.wait_for(timeout=MINUTE, state="attached")
+            if name == "dashboard":  # taller than a window
+                page.set_viewport_size({"width": 1500, "height": 2200})
             page.wait_for_timeout(3000 if name == "dashboard" else 600)  # plotly fits the figure to its cell
             cell.locator(".jp-OutputArea-output").last.screenshot(path=pictures / f"view_{name}{theme}.png")
     assert page.outside == []
