@@ -169,8 +169,10 @@ class HeatView(View):
         }, [gzip.compress(json.dumps(rows).encode("utf-8"), 6)])
 
     def static_html(self) -> str:
-        title = title_of(self._heat) if self._heats.whatif else say("heat_of_run")
-        return html.frame(f"<div class='ptqlab-head'>{html.text(title)}</div>{heatmap_svg(self._heat)}")
+        """The worst nodes only: a drawing of thousands of rows would hold up the page."""
+        few = self._heat if len(self._heat.nodes) <= WORST else self._heats.heat(self._metric, WORST)
+        title = title_of(few) if self._heats.whatif else say("heat_of_run")
+        return html.frame(f"<div class='ptqlab-head'>{html.text(title)}</div>{heatmap_svg(few)}")
 
     def __repr__(self) -> str:
         return f"HeatView({len(self._heat.nodes)} of {self._heat.of} nodes)"

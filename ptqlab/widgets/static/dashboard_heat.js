@@ -1,6 +1,8 @@
 // The heatmap of a dashboard: rows that Python sends, drawn as they are; what is clicked is told. Arrow keys walk the
 // cells, Enter and Space select the row's node. Rows out of sight cost nothing (content-visibility).
 
+const SLICE = 20;
+
 function made(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   // keys are for what has the focus; the lab looks for its shortcuts at the focused element first
@@ -44,7 +46,10 @@ class Heat {
     this.table.setAttribute("aria-rowcount", rows.length + 1);
     const header = made("div", { className: "ptqlab-heat-row ptqlab-heat-header", role: "row" },
       ...[words.node, ...columns].map((text) => made("span", { role: "columnheader", textContent: text, title: text })));
-    this.lines = rows.map(([node, cells], index) => {
+    this.lines = [];
+    this.table.replaceChildren(header);
+    let breath = performance.now();
+    for (const [index, [node, cells]] of rows.entries()) {
       const name = made("span", { role: "rowheader", tabIndex: -1, title: node }, made("bdi", { textContent: node }));
       const line = made("div", { className: "ptqlab-heat-row", role: "row" }, name,
         ...cells.map(([text, shade]) => {
@@ -54,9 +59,14 @@ class Heat {
         }));
       line.dataset.row = index;
       for (const cell of line.children) cell.dataset.lmSuppressShortcuts = "true";
-      return line;
-    });
-    this.table.replaceChildren(header, ...this.lines, ...(rows.length ? [] : [made("div", { textContent: words.none })]));
+      this.lines.push(line);
+      this.table.append(line);
+      if (performance.now() - breath > SLICE) {  // thousands of rows: the page goes on between the slices
+        await new Promise((resolve) => setTimeout(resolve));
+        breath = performance.now();
+      }
+    }
+    if (!rows.length) this.table.append(made("div", { textContent: words.none }));
     if (this.lines.length) this.lines[0].children[1].tabIndex = 0;
     this.mark(message.row);
     this.el.dataset.ready = Math.round(performance.now() - started);
