@@ -145,9 +145,15 @@ def _in_memory(model: ir.Model | bytes | Path) -> ir.Model:
         raise PtqError(Problem("PTQ103", where, f"no ONNX model: {shorten(error)}", "an ONNX model"), _TITLE) from None
 
 
-def raw_session(skeleton: bytes, buffers: Mapping[str, np.ndarray], *, optimise: bool, threads: int, where: str) -> Any:
-    """An onnxruntime session of a protobuf whose external data are `buffers` (location -> uint8 array)."""
+def raw_session(
+    skeleton: bytes, buffers: Mapping[str, np.ndarray], *, optimise: bool, threads: int, where: str, arena: bool = True
+) -> Any:
+    """An onnxruntime session of a protobuf whose external data are `buffers` (location -> uint8 array).
+
+    arena  keep the memory of one run for the next; of hundreds of sessions that is a lot to keep
+    """
     options = onnxruntime.SessionOptions()
+    options.enable_cpu_mem_arena = arena
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4

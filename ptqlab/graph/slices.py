@@ -80,7 +80,8 @@ class Slicer:
                 self._halve(graph, added)
         graph.input.extend(inputs.values())
         graph.output.extend(self._info(name) for name in outputs)
-        raw = raw_session(proto.SerializeToString(), buffers, optimise=optimise, threads=1, where=WHERE)
+        raw = raw_session(
+            proto.SerializeToString(), buffers, optimise=optimise, threads=1, where=WHERE, arena=False)
         types = {label: _type(info) for label, info in inputs.items()}
         return Session(raw, outputs, {}, types, WHERE)
 
