@@ -20,7 +20,8 @@ from ptqlab.report.frames import nodes_frame
 from ptqlab.report.page import Page
 from ptqlab.report.text import summary
 from ptqlab.report.words import spoken, spoken_word
-from ptqlab.report.zh import PAIRS, WORDS, translate
+from ptqlab.report.zh import PAIRS as OWN
+from ptqlab.report.zh import WORDS, pairs_elsewhere, translate
 from ptqlab.report.zh import words as shared
 from ptqlab.report.zh.matching import HOLE, Pattern, Table, holes, skeleton
 
@@ -132,6 +133,7 @@ def functions(tree):
                 yield part
 
 
+PAIRS = (*OWN, *pairs_elsewhere())
 KNOWN = {skeleton(english) for english, _ in PAIRS}
 
 

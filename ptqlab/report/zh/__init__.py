@@ -5,7 +5,7 @@ Each module holds the pairs of one part of ptqlab, in the order in which the mes
 have the same names on both sides; one whose name begins with `_` (the s of a plural) may be left out in Chinese.
 `{name|word}` translates a single word by `words.WORDS`. tests/report/test_translations.py tells what lacks.
 """
-from ptqlab.report.zh.table import PAIRS, translate
+from ptqlab.report.zh.table import PAIRS, pairs_elsewhere, translate
 from ptqlab.report.zh.words import WORDS
 
-__all__ = ["PAIRS", "WORDS", "translate"]
+__all__ = ["PAIRS", "WORDS", "pairs_elsewhere", "translate"]

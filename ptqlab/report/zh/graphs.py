@@ -221,4 +221,9 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("input '{name}' of a body", "子图的输入 '{name}'"),
     ("nothing produces it", "没有节点产生它"),
     ("an input, a constant or the output of a node", "输入、常量或节点的输出"),
+    # ptqlab/graph/periods.py
+    ("Reducing periods", "归约周期"),
+    ("a Sin or Cos: {shorten}", "Sin 或 Cos：{shorten}"),
+    ("no Sin and no Cos that has a name", "没有带名称的 Sin 或 Cos"),
+    ("one at least", "至少一个"),
 )

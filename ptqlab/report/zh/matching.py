@@ -116,14 +116,20 @@ class Table:
         for pattern in patterns:
             rarest = min(pattern.words(), key=lambda w: count[w], default="")
             self._by_word.setdefault(rarest, []).append(pattern)
-        self.translate = lru_cache(maxsize=4096)(self._translate)
+        self.told = lru_cache(maxsize=4096)(self._told)
 
-    def _translate(self, text: str) -> str:
+    def translate(self, text: str) -> str:
         """The text in Chinese; as it is where nothing fits, and where it is too long to be a message."""
-        if len(text) > LONGEST:
-            return text
-        told = _Reading(self).any(text, 0)
+        told = self.told(text)
         return text if told is None else told.text
+
+    def understood(self, text: str) -> str | None:
+        """The text in Chinese where all of it was understood, None else."""
+        told = self.told(text)
+        return told.text if told is not None and told.complete else None
+
+    def _told(self, text: str) -> Told | None:
+        return None if len(text) > LONGEST else _Reading(self).any(text, 0)
 
     def fitting(self, text: str) -> list[tuple[Pattern, dict[str, str]]]:
         """Patterns that fit, with what fills their holes."""
@@ -200,7 +206,7 @@ class _Reading:
         parts = text.split(split)
         if not 1 < len(parts) <= MOST_PARTS:
             return None
-        out, at, score = "", 0, 0
+        out, at, score, complete = "", 0, 0, True
         while at < len(parts):
             told: Told | None = None
             # a message may hold the mark itself
@@ -211,13 +217,13 @@ class _Reading:
                 if told is not None:
                     break
             if told is None:
-                out, end = out + parts[at] + (split if at + 1 < len(parts) else ""), at + 1
+                out, end, complete = out + parts[at] + (split if at + 1 < len(parts) else ""), at + 1, False
             else:
                 out = _beside(out, told.text)
                 out += joint if end < len(parts) and not told.text.endswith(joint) else ""
-                score += told.score
+                score, complete = score + told.score, complete and told.complete
             at = end
-        return Told(out, score) if score else None
+        return Told(out, score, complete) if score else None
 
     def part(self, piece: str, split: str, depth: int) -> Told | None:
         """A part as one message, with its full stop or without, or as a place and what is said of it."""

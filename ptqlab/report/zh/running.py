@@ -206,4 +206,10 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("pad each row at its end; the padding is not read", "在每一行末尾补齐；补齐部分不会被读取"),
     # ptqlab/pipeline/runtime.py
     ("no such input or output", "没有这个输入或输出"),
+    # ptqlab/pipeline/measure.py
+    ("{t} (node {name}, {op_type})", "{t}（节点 {name}，{op_type}）"),
+    ("if it should hold something, look at what is joined and cut in front of it, and at the samples",
+     "若它本应有值，检查它前面的拼接和裁剪，以及样本"),
+    ("all zero over all samples, beside a range that others set: {named}{more}",
+     "在所有样本上全为零，而其范围由其他张量决定：{named}{more}"),
 )
