@@ -15,7 +15,10 @@ from ptqlab.artifacts.models import read_quantized
 from ptqlab.errors import Problem, PtqError
 from ptqlab.graph.files import attach, read
 from ptqlab.ops.calibration_node import DOMAIN as CALIBRATION_DOMAIN
+from ptqlab.pipeline.row_stride import nv12_alignment, plane_inputs, row_stride
+from ptqlab.pipeline.tensor_facts import tensor_facts
 from ptqlab.quantize.removal import removable_nodes
+from ptqlab.stages.quantized import IntegerTensor
 from ptqlab.stages.record import TensorInfo
 
 SUFFIXES = (".onnx", ".bc", ".hbm")
@@ -30,6 +33,7 @@ class ModelInfo:
     versions    of what made it; for a float model opset and ir_version
     removable   (node, operator type) that remove_node_name / remove_node_type could take out now
     encodings   integer tensor -> type, scale (float32, one or per channel), zero_point
+    interface   input or output -> its facts under the names of hbm_infer (see pipeline.tensor_facts)
     memory      bytes: input, output, static (constants), intermediate (all other tensors, none reused)
     operators   operator type -> how many nodes
     """
@@ -43,6 +47,7 @@ class ModelInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
     removable: tuple[tuple[str, str], ...] = ()
     encodings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    interface: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     operators: Mapping[str, int] = field(default_factory=dict)
     segments: int = 0
@@ -64,6 +69,7 @@ def model_info(path: str | Path) -> ModelInfo:
             "calibrated onnx" if calibrated else "float onnx",
             "",
             *_interface(model),
+            interface=_facts(model, {}, None),
             versions={
                 "opset": str(model.graph.opset_imports.get("", "")),
                 "ir_version": str(model.ir_version),
@@ -74,11 +80,13 @@ def model_info(path: str | Path) -> ModelInfo:
         )
     artifact = read_quantized(path)
     model, about = artifact.quantized.model, artifact.about
+    march = str(about.get("march", ""))
     return ModelInfo(
         path,
         artifact.kind,
-        str(about.get("march", "")),
+        march,
         *_interface(model),
+        interface=_facts(model, artifact.quantized.integers, nv12_alignment(march)),
         settings=_groups(about.get("settings")),
         versions={str(k): str(v) for k, v in _mapping(about.get("versions")).items()},
         removable=tuple((str(n.name), n.op_type) for n, _ in removable_nodes(model)),
@@ -90,6 +98,18 @@ def model_info(path: str | Path) -> ModelInfo:
         operators=_operators(model.graph),
         segments=len({p.segment for p in artifact.quantized.parts if p.device == "BPU"}),
     )
+
+
+def _facts(
+    model: ir.Model, integers: Mapping[str, IntegerTensor], alignment: int | None
+) -> dict[str, Mapping[str, Any]]:
+    """Facts of inputs and outputs; `alignment` of nv12 rows, None for a float model."""
+    planes = plane_inputs(model.graph) if alignment else frozenset()
+    out: dict[str, Mapping[str, Any]] = {}
+    for info in (i for infos in _interface(model) for i in infos):
+        row = row_stride(info.shape, alignment) if alignment and info.name in planes else None
+        out[info.name] = tensor_facts(info.name, info.shape, info.dtype, integers, row).to_dict()
+    return out
 
 
 def _groups(settings: Any) -> dict[str, Mapping[str, Any]]:

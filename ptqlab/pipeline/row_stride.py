@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from ptqlab.errors import Problem, raise_if, shorten
 from ptqlab.ops.integer import DOMAIN
+from ptqlab.platforms import PLATFORMS
 
 PLANES = ("Nv12ToYuv",)
 
@@ -18,6 +19,11 @@ def plane_inputs(graph: ir.Graph) -> frozenset[str]:
     return frozenset(
         str(v.name) for v in graph.inputs if any(n.domain == DOMAIN and n.op_type in PLANES for n, _ in v.uses())
     )
+
+
+def nv12_alignment(march: str) -> int:
+    """Of the rows of nv12 planes in bytes; for a march that is not known, the one that suits every platform."""
+    return PLATFORMS[march].nv12_stride if march in PLATFORMS else max(p.nv12_stride for p in PLATFORMS.values())
 
 
 def row_stride(shape: tuple[int, ...], alignment: int) -> int:

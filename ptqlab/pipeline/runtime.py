@@ -13,9 +13,8 @@ import onnx_ir as ir
 from ptqlab.artifacts.models import Artifact, read_quantized
 from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
 from ptqlab.graph import Session, session
-from ptqlab.pipeline.row_stride import plane_inputs, row_stride, without_padding
+from ptqlab.pipeline.row_stride import nv12_alignment, plane_inputs, row_stride, without_padding
 from ptqlab.pipeline.tensor_facts import TensorFacts, tensor_facts
-from ptqlab.platforms import PLATFORMS
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
 from ptqlab.stages.record import TensorInfo
 
@@ -107,8 +106,7 @@ class Runtime:
 
     @cached_property
     def _alignment(self) -> int:
-        march = "" if self._artifact is None else str(self._artifact.about.get("march", ""))
-        return PLATFORMS[march].nv12_stride if march in PLATFORMS else max(p.nv12_stride for p in PLATFORMS.values())
+        return nv12_alignment("" if self._artifact is None else str(self._artifact.about.get("march", "")))
 
     def without_padding(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The feeds, padded rows of nv12 planes cut to the width of the image. PtqError where a row stride is wrong."""

@@ -65,6 +65,8 @@ class TensorFacts:
 
 def data_type(dtype: str) -> str:
     """DATA_TYPE_S8 for "int8", DATA_TYPE_BOOL for "bool"."""
+    if dtype == "?":
+        return "DATA_TYPE_UNKNOWN"
     kind = np.dtype(dtype)
     return "DATA_TYPE_" + (f"{LETTERS[kind.kind]}{8 * kind.itemsize}" if kind.kind in LETTERS else dtype.upper())
 
@@ -73,6 +75,8 @@ def tensor_facts(
     name: str, shape: tuple[int, ...], dtype: str, integers: Mapping[str, IntegerTensor], row_bytes: int | None = None
 ) -> TensorFacts:
     """Facts of one tensor; `integers` as in a quantized model, `row_bytes` the padded row of an nv12 plane."""
+    if dtype == "?":
+        return TensorFacts(name, shape, dtype)
     held = next((t for t in integers.values() if t.name == name), None)
     stride = _strides(shape, np.dtype(dtype).itemsize)
     if row_bytes is not None:

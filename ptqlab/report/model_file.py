@@ -29,8 +29,12 @@ def info_page(info: ModelInfo, *, encodings: bool = False) -> Page:
             for key, value in values.items():
                 page.line(f"{key}: {plain(value)}")
     page.heading(say("interface"))
-    page.table(INTERFACE_COLUMNS, [_interface("input", t) for t in info.inputs]
-               + [_interface("output", t) for t in info.outputs])
+    rows = [_interface("input", t) for t in info.inputs] + [_interface("output", t) for t in info.outputs]
+    if any(facts["scale_data"] for facts in info.interface.values()):
+        page.table((*INTERFACE_COLUMNS, "SCALE", "ZERO POINT"),
+                   [(*row, *_quantization(info.interface[row[0]])) for row in rows], ("SCALE", "ZERO POINT"))
+    else:
+        page.table(INTERFACE_COLUMNS, rows)
     if info.kind in ("bc", "hbm"):
         page.heading(say("removable"))
         page.table(("Node Name", "Node Type"), info.removable)
@@ -43,6 +47,9 @@ def info_page(info: ModelInfo, *, encodings: bool = False) -> Page:
         page.table(("Tensor", "Stored as", "Type", "Scale", "Zero point"),
                    [(name, str(e["tensor"]), str(e["type"]), _scale(e["scale"]), str(e["zero_point"]))
                     for name, e in info.encodings.items()], ("Scale", "Zero point"))
+        if info.encodings:
+            page.line("x = (q - zero point) * scale;  q = clamp(round(x / scale + zero point))")
+            page.line(f'ptqlab.Runtime("{info.path.name}").real(name, q), .codes(name, x)')
     return page
 
 
@@ -63,6 +70,13 @@ def plain(value: Any) -> str:
 def _interface(kind: str, tensor: TensorInfo) -> tuple[str, str, str, str]:
     shape = "[" + ", ".join("?" if d < 0 else str(d) for d in tensor.shape) + "]"
     return tensor.name, kind, shape, tensor.dtype.upper()
+
+
+def _quantization(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Scale and zero point of an input or output, empty where it holds real numbers."""
+    if not facts["scale_data"]:
+        return "", ""
+    return _scale(facts["scale_data"]), str(facts["zero_point_data"][0])
 
 
 def _scale(scale: Any) -> str:

@@ -73,3 +73,18 @@ def test_damaged_files_are_refused(tmp_path, content):
         path.write_bytes(content)
         with pytest.raises(PtqError, match="bad"):
             ptqlab.info(path)
+
+
+def test_scales_of_a_bare_interface(tmp_path, capsys):
+    """Ends removed: scale and zero point stand beside input and output, in the table and, per channel, in JSON."""
+    from image_nets import compiled
+
+    hbm = str(compiled(tmp_path / "out", remove_node_type="Quantize;Dequantize").artifacts["hbm"])
+    text = str(ptqlab.info(hbm, encodings=True))
+    assert "| x_quantized | input  | [1, 3, 32, 48] | INT8      | 0.0078125 " in text
+    assert "(5 channels)" in text
+    assert "x = (q - zero point) * scale;  q = clamp(round(x / scale + zero point))" in text
+    assert main(["info", hbm, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["interface"]
+    assert told == {**ptqlab.Runtime(hbm).input_info, **ptqlab.Runtime(hbm).output_info}
+    assert "SCALE" not in str(ptqlab.info(compiled(tmp_path / "whole").artifacts["hbm"]))
