@@ -25,7 +25,7 @@ from ptqlab.graph import FloatGraph, ShapeInferenceError, load, save
 from ptqlab.pipeline import requests, rows
 from ptqlab.pipeline.interface import DUMP_DATA, Interface, batched_graph, build_interface, removed_text
 from ptqlab.pipeline.layer_search import raised
-from ptqlab.pipeline.measure import Measures, differing_finding, measure, overflow_finding
+from ptqlab.pipeline.measure import Measures, differing_finding, measure, overflow_finding, zero_finding
 from ptqlab.pipeline.prepared import prepared
 from ptqlab.pipeline.presets import with_preset
 from ptqlab.placement import Asks, place
@@ -116,7 +116,8 @@ def _stages(run: _Run, skip: str | None) -> Record:
     if run.kind == "compile":
         with run.stage("compare", counts_itself=True):
             measures = measure(graph, plan, encodings, calibrated, quantized, samples, len(samples), run.watch)
-            run.tell(overflow_finding(graph, measures) + differing_finding(measures))
+            told = overflow_finding(graph, measures) + differing_finding(measures)
+            run.tell(told + zero_finding(graph, plan, measures))
     if interface is not None and skip != "compile":
         with run.stage("compile"):
             write_quantized(interface.removed or interface.quantized, run.work.path("hbm"), "hbm", _about(run))

@@ -143,6 +143,26 @@ def differing_finding(measures: Measures) -> list[Finding]:
     return [Finding("PTQ531", message, hint=hint, severity="note")]
 
 
+def zero_finding(graph: FloatGraph, plan: Plan, measures: Measures) -> list[Finding]:
+    """Tensors on the BPU that are all zero and share the range of others, so that no threshold tells of them."""
+    def dead_tensor(tensor: str) -> bool:
+        agreement = measures.of("calibrated", tensor)
+        return agreement is not None and agreement.count > 0 and agreement.aa == 0.0
+
+    dead = [
+        t for t in measures.calibrated if t in plan.tensors and dead_tensor(t)
+        and not all(dead_tensor(source) for source in plan.sources[plan.tensors[t].slot])
+    ]
+    if not dead:
+        return []
+    makers = {t: node for t in dead if (node := graph.producer(t)) is not None}
+    named = ", ".join(f"{t} (node {n.name}, {n.op_type})" for t, n in list(makers.items())[:5])
+    more = f" and {len(makers) - 5} more" if len(makers) > 5 else ""
+    hint = "if it should hold something, look at what is joined and cut in front of it, and at the samples"
+    return [Finding("PTQ532", f"all zero over all samples, beside a range that others set: {named}{more}",
+                    tuple(str(n.name) for n in makers.values()), hint)]  # fmt: skip
+
+
 def _integer_name(tensor: str, quantized: QuantizedModel | None, finals: set[str]) -> str:
     """The tensor of the integer model to look at: codes where they are stored, float at outputs and on the CPU."""
     assert quantized is not None
