@@ -131,9 +131,10 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "Cast 在 CPU 上运行：它在浮点与从不量化的类型之间转换；bool 转 float32，以及 ArgMax 或 ArgMin 之后转为 "
      "int8、int16 或 int32 时，在 BPU 上运行"),
     # ptqlab/ops/activation.py
-    ("bring the operand into one period (-pi to pi) before it is quantized: x - 2 pi round(x / 2 pi); nash-h "
-     "and nash-p have float32 for it",
-     "量化前先把操作数归到一个周期内（-pi 到 pi）：x - 2 pi round(x / 2 pi)；nash-h 和 nash-p 可对它使用 float32"),
+    ("bring the operand into one period (-pi to pi) before it is quantized: ptqlab.reduce_periods writes such a model; "
+     "its nodes run in float32 on nash-b, nash-h and nash-p, else on the CPU",
+     "量化前先把操作数归到一个周期内（-pi 到 pi）：ptqlab.reduce_periods 可写出这样的模型；新增节点在 nash-b、nash-h 和 "
+     "nash-p 上用 float32 运行，其他平台在 CPU 上运行"),
     ("no operand is constant", "没有常量操作数"),
     ("both operands are constant", "两个操作数都是常量"),
     ("a constant of shape {shape}", "常量的形状为 {shape}"),

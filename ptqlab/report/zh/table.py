@@ -33,13 +33,14 @@ PAIRS: tuple[tuple[str, str], ...] = tuple(chain(
 
 
 def pairs_elsewhere() -> tuple[tuple[str, str], ...]:
-    """What keys of the configuration do, and the advice of the performance estimate."""
+    """What keys of the configuration do, and the advice of the performance estimate; sentences, no single words."""
     from ptqlab.config.fields import GROUPS
     from ptqlab.config.quant_fields import ACTIVATION
     from ptqlab.perf.words import advice_pairs
 
     keys = ((row.rule, row.zh) for rows in GROUPS.values() for row in rows)
-    return (*keys, *((row.rule, row.zh) for row in ACTIVATION), *advice_pairs())
+    pairs = (*keys, *((row.rule, row.zh) for row in ACTIVATION), *advice_pairs())
+    return tuple(pair for pair in pairs if " " in pair[0])
 
 
 @cache
