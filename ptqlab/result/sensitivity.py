@@ -13,9 +13,11 @@ from ptqlab.debug.variants import PARTS, type_problems, types_of, variant
 from ptqlab.errors import Problem, PtqError, raise_if, shorten
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import heatmap_figure
+from ptqlab.report.heatmap import heatmap_svg
 from ptqlab.report.page import Page
 from ptqlab.result.api import watched
 from ptqlab.result.shown import Shown
+from ptqlab.result.views import heat_of_result
 from ptqlab.workers import opened, session_store
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class SensitivityResult(Shown):
         if self.quick:
             title += ", quick: fewer samples for nodes that hurt little"
         page = Page(title + ("" if self.complete else ", stopped"))
+        page.drawing(heatmap_svg(heat_of_result(self)))
         columns = ["Node", "Part", "Type", *self.metrics]
         page.table(columns, [[*self.keys[label][:3], *(f"{v:.6f}" for v in self.scores.mean(label))]
                              for label in labels[:20]], self.metrics)

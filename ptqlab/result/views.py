@@ -293,10 +293,9 @@ def heat_of_result(found: SensitivityResult, metric: str | None = None, limit: i
 
     The default is sqnr where it was measured, since cosines of single nodes are all but 1, else the first metric.
     """
-    from ptqlab.arith.metrics import METRICS
     from ptqlab.report.heatmap import heat_of
 
     name = metric or ("sqnr" if "sqnr" in found.metrics else found.metrics[0])
     if name not in found.metrics:
         raise PtqError(Problem("PTQ554", "metric", repr(shorten(name)), ", ".join(found.metrics)), "heatmap")
-    return heat_of(found.frame, name, higher=METRICS[name].higher, limit=limit)
+    return heat_of(found.frame, name, higher=found.scores.metrics[found.metrics.index(name)].higher, limit=limit)

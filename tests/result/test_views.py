@@ -41,6 +41,18 @@ def test_the_heatmap_is_computed_once(run, monkeypatch):
         run.plot_sensitivity("psnr")
 
 
+def test_sensitivities_show_their_heatmap(run):
+    """In a cell the page has the drawing, in a terminal the table alone; a measure of the user's own is a metric too."""
+    found = run.sensitivity(parts=["node"])
+    assert "<rect" in found.page().html() and "<svg" not in str(found)
+
+    def first(outputs, sample):
+        return float(outputs["probabilities"][0, 0])
+
+    own = run.plot_sensitivity(metrics=first, parts=["node"], types=["int8"], data_num=1)
+    assert own.layout.title.text == "Sensitivity per node, first"
+
+
 def test_distribution_and_channels_of_a_node(run):
     """What the node reads and gives; the ends of the codes of its input are the threshold's."""
     panels = run.panels(NODE)
