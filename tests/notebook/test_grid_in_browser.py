@@ -144,8 +144,15 @@ def test_edit_refuse_undo_apply_export(lab, page, tmp_path):
         grid.get_by_role("button", name="Export").click()
     assert json.loads(file.value.path().read_text()) == {
         "op_config": {"Gemm": {"qtype": "int16"}}, "node_config": {FIRST: {"qtype": "int16"}}}
+    load = {"node_config": {SECOND: {"qtype": "int16"}}}
+    grid.locator("input[type=file]").set_input_files(
+        {"name": "quant.json", "mimeType": "application/json", "buffer": json.dumps(load).encode()})
+    expect(cell(grid, SECOND, "qtype")).to_have_text("int16")
+    grid.get_by_role("button", name="Undo").click()
+    expect(cell(grid, SECOND, "qtype")).to_have_text("int8")
     grid.get_by_role("button", name="Apply").click()
     expect(status(grid)).to_contain_text("grid.result", timeout=MINUTE)
+    expect(grid.get_by_role("button", name="Apply")).to_be_visible()
     run_cell(page, 3)
     assert output(page, 3).strip().endswith("True 0")
 
@@ -220,8 +227,8 @@ def test_names_stay_text_and_2000_nodes_are_quick(lab, page):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_notebook_7(notebook7, tmp_path, dark):
-    """The grid draws and edits in Notebook 7, in both themes."""
-    write_notebook(notebook7, "grid.ipynb", COMPILE, "grid")
+    """`%ptq grid` of a run in a folder draws and edits in Notebook 7, in both themes; without samples it says so."""
+    write_notebook(notebook7, "grid.ipynb", COMPILE, "%load_ext ptqlab", "%ptq grid --run run")
     with browse(notebook7) as page:
         open_notebook(page, notebook7, "grid.ipynb")
         if dark:
@@ -230,5 +237,6 @@ def test_notebook_7(notebook7, tmp_path, dark):
         grid = grid_of(page)
         edit(grid, FIRST, "qtype", "int16")
         expect(cell(grid, FIRST, "qtype")).to_have_text("int16")
+        expect(grid.locator(".ptqlab-grid-effect")).to_contain_text("run.grid(data=...)")
         picture(page, f"grid_notebook7{'_dark' if dark else ''}", tmp_path)
         assert errors(page) == [] == page.outside == page.complaints

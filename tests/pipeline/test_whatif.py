@@ -54,6 +54,18 @@ def test_the_figures_are_those_of_a_whole_run(name: str, whatif: WhatIf, tmp_pat
     assert {n: p.device.value for n, p in placed.plan.nodes.items()} == {r.node: r.on for r in run.record.nodes}
 
 
+def test_floats_of_the_vector_unit_are_measured_too(tmp_path: Path) -> None:
+    """Where a march has floats, parts in float16 run as in a whole run."""
+    quant = {"op_config": {"Add": {"qtype": "float16"}, "Softmax": {"qtype": "float16"}}}
+    given = {**settings(tmp_path), "march": "nash-p"}
+    whatif = WhatIf(configuration.load(None, **given))
+    whatif.outcome(whatif.placed(QuantConfig.parse({})))
+    outcome = whatif.outcome(whatif.placed(QuantConfig.parse(quant)))
+    run = ptqlab.compile(**given, quant_config=quant, skip="compile", progress=False)
+    assert outcome.cosine == pytest.approx(run.record.outputs[0].quantized_cosine, abs=1e-7)
+    assert "float16" in {row.granted for row in run.record.nodes}
+
+
 def test_only_what_an_edit_reaches_is_computed(tmp_path: Path) -> None:
     """An edit in the middle leaves the parts before it alone, and taking it back computes nothing."""
     whatif = WhatIf(configuration.load(None, **settings(tmp_path)))
