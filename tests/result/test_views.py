@@ -42,7 +42,7 @@ def test_the_heatmap_is_computed_once(run, monkeypatch):
 
 
 def test_sensitivities_show_their_heatmap(run):
-    """In a cell the page has the drawing, in a terminal the table alone; a measure of the user's own is a metric too."""
+    """In a cell the page has the drawing, in a terminal the table; a measure of the user's own is a metric too."""
     found = run.sensitivity(parts=["node"])
     assert "<rect" in found.page().html() and "<svg" not in str(found)
 
