@@ -42,7 +42,8 @@ PATHS = ("file", "folder", "folders", "quant_config")
 # what `arith.requantize.fixed_point` gives
 RATIOS = {
     "multiplier": (-(1 << MULTIPLIER_BITS), 1 << MULTIPLIER_BITS),
-    "shift": (MULTIPLIER_BITS - int(np.log2(LARGEST_RATIO)), MULTIPLIER_BITS - int(np.log2(SMALLEST_RATIO))),
+    # one more at the lower end: just below the largest ratio the multiplier rounds up to the next power of two
+    "shift": (MULTIPLIER_BITS - int(np.log2(LARGEST_RATIO)) - 1, MULTIPLIER_BITS - int(np.log2(SMALLEST_RATIO))),
 }
 NOTE = "written by ptqlab for its BPU simulator; not loadable on a board"
 # elements: 16 GiB of float32, far beyond what a BPU holds
@@ -274,7 +275,8 @@ def _number_problems(node: ir.Node, names: tuple[str, ...], label: str) -> list[
     out = node.outputs[0]
     if "low" in attributes and _is_whole(out) and out.dtype is not None and out.dtype.numpy().kind == "i":
         limits = np.iinfo(out.dtype.numpy())
-        if not limits.min <= attributes["low"] <= attributes["high"] <= limits.max:
+        # a Clip whose lower bound lies above the upper one gives the upper one everywhere [ONNX]
+        if not all(limits.min <= attributes[end] <= limits.max for end in ("low", "high")):
             found = f"a clamp from {attributes['low']} to {attributes['high']}"
             problems.append(Problem("PTQ612", label, found, f"within {limits.min} to {limits.max}", REMEDY))
     for name, value in zip(names, node.inputs, strict=True):

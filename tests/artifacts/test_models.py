@@ -236,7 +236,7 @@ DAMAGES: dict[str, tuple[Change, str]] = {
         lambda p: next(t for t in p.graph.initializer if t.name == node(p, "conv").input[4]).CopyFrom(
             onnx.numpy_helper.from_array(np.int32(70), node(p, "conv").input[4])
         ),
-        "shift of int32 out of range\n    expected  integers from -5 to 54",
+        "shift of int32 out of range\n    expected  integers from -6 to 54",
     ),
     "input without a size": (lambda p: p.graph.input[0].type.tensor_type.shape.dim[0].Clear(), "no fixed shape"),
 }
