@@ -124,11 +124,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("an unknown shape", "形状未知"),
     ("it is an output of the model as well", "它同时是模型的输出"),
     ("an input alone", "仅作为输入"),
-    # ptqlab/graph/periods.py
-    ("Reducing periods", "归到一个周期"),
-    ("a Sin or Cos: {known}", "Sin 或 Cos：{known}"),
-    ("no Sin and no Cos that has a name", "没有带名称的 Sin 或 Cos"),
-    ("one at least", "至少一个"),
     # ptqlab/graph/loading.py
     ("{n_callers} calls of model-local functions were written out.", "展开了 {n_callers} 处模型内置函数的调用。"),
     ("The nodes of the file were not in topological order; they were sorted.",

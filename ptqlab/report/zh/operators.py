@@ -133,8 +133,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/ops/activation.py
     ("bring the operand into one period (-pi to pi) before it is quantized: ptqlab.reduce_periods writes such a model; "
      "its nodes run in float32 on nash-b, nash-h and nash-p, else on the CPU",
-     "量化前先把操作数归到一个周期内（-pi 到 pi）：ptqlab.reduce_periods 可写出这样的模型；新增节点在 nash-b、nash-h 和 "
-     "nash-p 上用 float32 运行，其他平台在 CPU 上运行"),
+     "量化前先把操作数归到一个周期内（-pi 到 pi）：ptqlab.reduce_periods 可写出这样的模型；新增节点在 nash-b、"
+     "nash-h 和 nash-p 上用 float32 运行，其他平台在 CPU 上运行"),
     ("no operand is constant", "没有常量操作数"),
     ("both operands are constant", "两个操作数都是常量"),
     ("a constant of shape {shape}", "常量的形状为 {shape}"),
