@@ -1,11 +1,9 @@
-"""The dashboard in JupyterLab and Notebook 7, in a real browser: what is clicked in one part is seen in all."""
-import pytest
+"""The dashboard in JupyterLab, in a real browser: what is clicked in one part is seen in all."""
 from chromium import BROWSER_MARKS, expect
 from graph_runs import long_record
 from lab import (
     MINUTE,
     WATCH_TASKS,
-    browse,
     command,
     darken,
     errors,
@@ -39,56 +37,53 @@ def details_of(page, node):
     return pane
 
 
-@pytest.mark.parametrize("application", ["lab", "notebook7"])
-def test_one_node_in_every_part(application, request, tmp_path):
+def test_one_node_in_every_part(lab, page, tmp_path):
     """A click on the heatmap focuses Netron and the grid's row and fills the pane; a click in Netron and a call in
     Python do the same; the button computes sensitivities; light and dark; reopened the static forms are seen."""
-    server = request.getfixturevalue(application)
-    digits.write_config(server[1] / "example")
-    write_notebook(server, "board.ipynb", COMPILE, "print(board.node, board.grid.selected, board.graph.selected)",
+    digits.write_config(lab[1] / "example")
+    write_notebook(lab, "board.ipynb", COMPILE, "print(board.node, board.grid.selected, board.graph.selected)",
                    f"board.select({OTHER!r})")
-    with browse(server) as page:
-        page.set_viewport_size({"width": 1400, "height": 1600})
-        open_notebook(page, server, "board.ipynb")
-        run_cell(page, 0)
-        page.locator(".ptqlab-graph[data-ready]").wait_for(timeout=MINUTE)
-        page.locator(".ptqlab-grid[data-ready]").wait_for(timeout=MINUTE)
-        expect(page.locator(".ptqlab-static")).to_be_hidden()
-        row(page, NODE).locator("[role=gridcell]").first.click()
-        expect(row(page, NODE)).to_have_attribute("aria-selected", "true")
-        frame = page.locator(".ptqlab-graph").frame_locator("iframe")
-        expect(frame.locator(".select .ptqlab-value")).to_have_count(1)
-        expect(frame.locator("#sidebar")).to_contain_text(NODE)
-        expect(page.locator(".ptqlab-grid .tabulator-row.tabulator-selected")).to_contain_text(NODE)
-        pane = details_of(page, NODE)
-        expect(pane.locator("figure")).to_have_count(6)
-        expect(pane).to_contain_text("Remedy")
-        run_cell(page, 1)
-        assert output(page, 1) == f"{NODE} {[NODE]} {[NODE]}\n"
-        picture(page, f"dashboard_{application}", tmp_path)
-        run_cell(page, 2)
-        details_of(page, OTHER)
-        expect(frame.locator("#sidebar")).to_contain_text(OTHER)
-        expect(row(page, OTHER)).to_have_attribute("aria-selected", "true")
-        frame.locator(".select .ptqlab-value").wait_for(timeout=MINUTE)
-        frame.locator(".ptqlab-value").first.click(force=True)
-        details_of(page, "/stem/conv/Conv")
-        page.get_by_role("button", name="Compute sensitivity").click()
-        expect(page.locator(".ptqlab-heat [role=columnheader]").filter(has_text="node int8")).to_be_visible(
-            timeout=MINUTE)
-        expect(row(page, "/stem/conv/Conv")).to_have_attribute("aria-selected", "true")
-        darken(page)
-        picture(page, f"dashboard_{application}_dark", tmp_path)
-        assert errors(page) == []
-        command(page, "docmanager:save")
-        page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
-        open_notebook(page, server, "board.ipynb")
-        static = page.locator(".ptqlab-static")
-        expect(static).to_contain_text("Cosine per node")
-        expect(static.frame_locator("iframe").locator("body")).to_have_attribute("data-ready", "30", timeout=MINUTE)
-        expect(page.get_by_text("model not found")).to_be_hidden()
-        assert page.outside == [] and page.complaints == []
-    assert (server[1] / "board.ipynb").stat().st_size < 1_000_000
+    page.set_viewport_size({"width": 1400, "height": 1600})
+    open_notebook(page, lab, "board.ipynb")
+    run_cell(page, 0)
+    page.locator(".ptqlab-graph[data-ready]").wait_for(timeout=MINUTE)
+    page.locator(".ptqlab-grid[data-ready]").wait_for(timeout=MINUTE)
+    expect(page.locator(".ptqlab-static")).to_be_hidden()
+    row(page, NODE).locator("[role=gridcell]").first.click()
+    expect(row(page, NODE)).to_have_attribute("aria-selected", "true")
+    frame = page.locator(".ptqlab-graph").frame_locator("iframe")
+    expect(frame.locator(".select .ptqlab-value")).to_have_count(1)
+    expect(frame.locator("#sidebar")).to_contain_text(NODE)
+    expect(page.locator(".ptqlab-grid .tabulator-row.tabulator-selected")).to_contain_text(NODE)
+    pane = details_of(page, NODE)
+    expect(pane.locator("figure")).to_have_count(6)
+    expect(pane).to_contain_text("Remedy")
+    run_cell(page, 1)
+    assert output(page, 1) == f"{NODE} {[NODE]} {[NODE]}\n"
+    picture(page, "dashboard", tmp_path)
+    run_cell(page, 2)
+    details_of(page, OTHER)
+    expect(frame.locator("#sidebar")).to_contain_text(OTHER)
+    expect(row(page, OTHER)).to_have_attribute("aria-selected", "true")
+    frame.locator(".select .ptqlab-value").wait_for(timeout=MINUTE)
+    frame.locator(".ptqlab-value").first.click(force=True)
+    details_of(page, "/stem/conv/Conv")
+    page.get_by_role("button", name="Compute sensitivity").click()
+    expect(page.locator(".ptqlab-heat [role=columnheader]").filter(has_text="node int8")).to_be_visible(
+        timeout=MINUTE)
+    expect(row(page, "/stem/conv/Conv")).to_have_attribute("aria-selected", "true")
+    darken(page)
+    picture(page, "dashboard_dark", tmp_path)
+    assert errors(page) == []
+    command(page, "docmanager:save")
+    page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
+    open_notebook(page, lab, "board.ipynb")
+    static = page.locator(".ptqlab-static")
+    expect(static).to_contain_text("Cosine per node")
+    expect(static.frame_locator("iframe").locator("body")).to_have_attribute("data-ready", "30", timeout=MINUTE)
+    expect(page.get_by_text("model not found")).to_be_hidden()
+    assert page.outside == [] and page.complaints == []
+    assert (lab[1] / "board.ipynb").stat().st_size < 1_000_000
 
 
 HEAT = """from ptqlab.stages.record import Record
