@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ptqlab.report.look import RAMP, ink_on, label, ramp, short, style
 from ptqlab.report.words import say
 
@@ -25,6 +27,8 @@ PARTS, TYPES = ("node", "activation", "weight"), ("int8", "int16", "dual-int16",
 LEAST_LOSS, LEAST_ERROR = 1e-9, 1e-30
 #: Rows whose numbers can be read in the cell; of more rows they are told on hovering.
 MOST_NUMBERS = 150
+#: Share of the cells, the best ones, that share the dark end of the colours.
+BEST = 0.1
 ROW, TALLEST = 20, 6000
 LEFT, CELL, BAR = 260, 92, 18
 NAME_CHARACTERS = 38
@@ -63,14 +67,25 @@ class Heat:
             return 1.0 - 10.0 ** mark
         return -mark if self.higher else 10.0 ** mark
 
+    def ends(self) -> tuple[float, float]:
+        """Marks of `badness` at the dark and the bright end of the colours; the bright end is the worst score.
+
+        The dark end leaves a tenth of the cells below it: a few that lose nothing would take the colours of all others.
+        """
+        marks = [m for row in self.values for v in row if math.isfinite(m := self.badness(v))]
+        if not marks:
+            return 0.0, 1.0
+        low, high = float(np.quantile(marks, BEST)), max(marks)
+        return (low, high) if high > low else (high - 1.0, high)
+
     def shades(self) -> list[list[float | None]]:
-        """0 (the best score shown) to 1 (the worst) per cell; None where not measured."""
-        marks = [[self.badness(v) for v in row] for row in self.values]
-        finite = [m for row in marks for m in row if math.isfinite(m)]
-        low, high = min(finite, default=0.0), max(finite, default=1.0)
-        width = high - low or 1.0
-        return [[None if m == -math.inf else 1.0 if m == math.inf else (m - low) / width for m in row]
-                for row in marks]
+        """0 (among the best shown) to 1 (the worst) per cell; None where not measured."""
+        low, high = self.ends()
+
+        def shade(mark: float) -> float | None:
+            return None if mark == -math.inf else min(max((mark - low) / (high - low), 0.0), 1.0)
+
+        return [[shade(self.badness(v)) for v in row] for row in self.values]
 
     def words(self, value: float | None) -> str:
         """A score as the cell prints it."""
@@ -146,9 +161,8 @@ def sensitivity_figure(heat: Heat, told: Sequence[str] = ()) -> go.Figure:
 
 def _bar(heat: Heat) -> dict[str, Any]:
     """The colour bar, labelled with scores."""
-    marks = [m for row in heat.values for v in row if math.isfinite(m := heat.badness(v))]
-    low, high = min(marks, default=0.0), max(marks, default=1.0)
-    width = high - low or 1.0
+    low, high = heat.ends()
+    width = high - low
     at = [(low + i * width / 4, heat.words(heat.score(low + i * width / 4))) for i in range(5)]
     return {"title": {"text": escape(heat.metric), "side": "right"}, "thickness": 14, "outlinewidth": 0,
             "tickvals": [(m - low) / width for m, _ in at], "ticktext": [text for _, text in at]}

@@ -32,7 +32,16 @@ def test_worst_first_and_whole_nodes_first():
     assert heat.values[1:] == ((12.0, None, 30.0), (60.0, 90.0, None))
     shades = heat.shades()
     assert shades[0][0] == shades[1][0] == 1.0 and shades[2][1] == 0.0 and shades[1][1] is None
-    assert shades[2][0] == pytest.approx(30 / 78)
+    assert shades[2][0] == pytest.approx((81 - 60) / (81 - 12))
+
+
+def test_a_few_perfect_cells_do_not_take_the_colours():
+    """The best tenth is dark alike, so that the rest can be told apart; equal scores are all the worst there is."""
+    rows = [(f"n{i}", "node", "int8", 0.9, 20.0 + i, 0.1) for i in range(20)]
+    heat = heat_of(frame([*rows, ("free", "node", "int8", 1.0, 500.0, 0.0)]), "sqnr", higher=True)
+    shades = [row[0] for row in heat.shades()]
+    assert shades[0] == 1.0 and shades[-1] == 0.0 and shades[0] - shades[10] > 0.5
+    assert heat_of(frame(rows[:1]), "sqnr", higher=True).shades() == [[1.0]]
 
 
 def test_of_errors_the_large_ones_are_bad():
