@@ -158,7 +158,8 @@ class _FastGraph:
     def _range(self, node: ir.Node, attributes: Mapping[str, Any]) -> tuple[int, int]:
         """Bounds of the codes that a node gives."""
         if "low" in attributes and "high" in attributes:
-            return attributes["low"], attributes["high"]
+            # a clamp with the lower bound above the upper one gives the upper one everywhere
+            return min(attributes["low"], attributes["high"]), attributes["high"]
         bounds = [self.ranges[str(v.name)] for v in node.inputs if v is not None and str(v.name) in self.ranges]
         arrays = [v.const_value.numpy() for v in node.inputs if v is not None and v.const_value is not None]
         bounds += [(int(a.min()), int(a.max())) for a in arrays if a.dtype in CARRIED and a.size]

@@ -36,6 +36,20 @@ def test_raw_results_are_the_carried_numbers() -> None:
             assert raw[info.name].dtype == np.float32
 
 
+def test_a_clamp_turned_round_bounds_what_reads_it() -> None:
+    """Clip(0.9, -0.9) is -0.9 everywhere: the next sums are bounded by that, and every engine gives the same."""
+    nodes = [
+        node("Conv", ["x", "w"], "c", "conv"),
+        node("Clip", ["c", "lo", "hi"], "k", "clip"),
+        node("Conv", ["k", "w2"], "y", "conv2", pads=[1] * 4),
+    ]
+    inits = [init("w", random(4, 3, 1, 1)), init("lo", f32(0.9)), init("hi", f32(-0.9)), init("w2", random(2, 4, 3, 3))]
+    model, feeds = net(nodes, ["y"], inits)
+    for qtype in ("int8", "int16"):
+        asks = Asks({n: Ask(qtype, level="node") for n in ("conv", "clip", "conv2")})
+        engines_agree(stages(model, feeds, asks=asks).integer, feeds)
+
+
 @pytest.mark.parametrize("build", ["hostile_names", "colliding_names"])
 def test_names_of_its_own_never_meet_those_of_the_model(build: str) -> None:
     """Tensors called constant_0, conv/0 or .constant_1 are nobody else's."""
