@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +66,8 @@ Measure = tuple[Sequence[tuple[tuple[str, str], str]], Callable[[NodeRow], Sorte
 def painting(record: Record, color: str, names: Sequence[str] | None = None) -> Painting:
     """The nodes of `record` by "cosine", "qtype", "on" or "latency"; `names`: only those that are drawn.
 
-    latency is the active period of the node's layer as a share of the latency of the BPU part; the layer of a fused
-    node is that of its main node. Raises PtqError for a measure that is none.
+    latency is the share of the BPU's time that the node's layer is active; the layer of a fused node is that of its
+    main node. Raises PtqError for a measure that is none.
     """
     if color not in COLORS:  # anything may be asked for
         near = nearest(str(color), COLORS, 1)
@@ -139,19 +139,18 @@ def _latency(record: Record) -> Measure:
     return classes, sort
 
 
-def latency_shares(record: Record) -> dict[str, float]:
-    """node -> active period of its layer over the latency of the BPU part, 0 to 1, of every node that has a layer.
+def layer_shares(layers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Layer -> its active period over the sum of those of all layers on the BPU, 0 to 1."""
+    spent = {str(x["name"]): float(x["end_us"]) - float(x["start_us"]) for x in layers if x["device"] == "BPU"}
+    total = sum(spent.values())
+    return {name: us / total for name, us in spent.items()} if total > 0 else {}
 
-    Layers overlap, so the shares may sum to more than 1; nodes of one layer all carry the layer's share.
-    """
-    perf = record.perf
-    total = perf.get("latency_us") or 0.0
-    shares: dict[str, float] = {}
-    for layer in perf.get("layers", ()):
-        if layer["device"] == "BPU" and total:
-            share = (layer["end_us"] - layer["start_us"]) / total
-            shares |= dict.fromkeys([layer["name"], *layer["nodes"]], share)
-    return shares
+
+def latency_shares(record: Record) -> dict[str, float]:
+    """node -> share of its layer (`layer_shares`); nodes of one layer all carry the layer's share."""
+    layers = record.perf.get("layers", ())
+    shares = layer_shares(layers)
+    return {node: shares[x["name"]] for x in layers if x["name"] in shares for node in (x["name"], *x["nodes"])}
 
 
 MEASURES: dict[str, Callable[[Record], Measure]] = dict(

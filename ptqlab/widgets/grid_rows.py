@@ -15,6 +15,7 @@ from ptqlab.config import NodeRequest, QuantConfig
 from ptqlab.config.quant import Entry, Setting
 from ptqlab.graph import FloatGraph
 from ptqlab.pipeline.whatif import Placed
+from ptqlab.report.netron_paint import layer_shares
 from ptqlab.report.words import spoken
 from ptqlab.stages.record import NodeRow, Record
 from ptqlab.widgets.grid_edits import Change, entry_names
@@ -56,9 +57,7 @@ def facts(record: Record, sensitivity: Mapping[str, float]) -> Facts:
 
 def shares(layers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Main node of a layer -> its share of the BPU's time in percent."""
-    spent = {str(x["name"]): float(x["end_us"]) - float(x["start_us"]) for x in layers if x["device"] == "BPU"}
-    total = sum(spent.values())
-    return {name: 100 * us / total for name, us in spent.items()} if total > 0 else {}
+    return {name: 100 * share for name, share in layer_shares(layers).items()}
 
 
 def node_rows(

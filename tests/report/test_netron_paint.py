@@ -16,7 +16,7 @@ from ptqlab.report.netron_paint import (
     painting,
 )
 
-PERF = {"latency_us": 200.0, "layers": [
+PERF = {"layers": [
     {"name": "/block1/conv/Conv", "nodes": ["/block1/conv/Conv", "/block1/relu/Relu"], "device": "BPU",
      "start_us": 0.0, "end_us": 50.0},
     {"name": "/block2/conv/Conv", "nodes": ["/block2/conv/Conv"], "device": "BPU", "start_us": 50.0, "end_us": 50.1},
@@ -79,13 +79,14 @@ def test_types_and_devices_come_in_a_fixed_order():
 
 
 def test_latency_is_the_share_of_the_layer_that_computes_a_node():
-    """50 of 200 us is 25 %, for the fused node too; what has no layer on the BPU has no share."""
+    """50 of 50.1 us are 99.8 %, for the fused node too; what has no layer on the BPU has no share."""
     record = replace(digits_record(), perf=PERF)
-    assert latency_shares(record) == {"/block1/conv/Conv": 0.25, "/block1/relu/Relu": 0.25,
-                                      "/block2/conv/Conv": pytest.approx(0.0005)}
+    assert latency_shares(record) == {"/block1/conv/Conv": pytest.approx(0.998, abs=1e-4),
+                                      "/block1/relu/Relu": pytest.approx(0.998, abs=1e-4),
+                                      "/block2/conv/Conv": pytest.approx(0.002, abs=1e-4)}
     found = painting(record, "latency")
-    assert found.nodes["/block1/relu/Relu"] == (0, "25.0%")
-    assert found.nodes["/block2/conv/Conv"] == (4, "0.1%")
+    assert found.nodes["/block1/relu/Relu"] == (0, "100%")
+    assert found.nodes["/block2/conv/Conv"] == (3, "0.2%")
     assert found.nodes["head/softmax"] == (5, "--")
     assert latency_shares(digits_record()) == {}
 
@@ -107,7 +108,7 @@ def test_the_side_bar_tells_what_the_record_knows():
     assert node == {"ON": "BPU id(0)", "asked": "int8", "granted": "int8",
                     "reason": "computed in the requantization of /block1/conv/Conv",
                     "fused into": "/block1/conv/Conv", "calibrated cosine": "0.999970",
-                    "quantized cosine": "0.999950", "latency share": "25.00 %"}
+                    "quantized cosine": "0.999950", "latency share": "99.80 %"}
     broken = {e["name"]: e["value"] for e in told["metrics"] if e["target"] == NAN_NODE}
     assert broken == {"threshold": "0.000000", "calibrated cosine": "nan", "quantized cosine": "nan"}
 
