@@ -24,18 +24,18 @@ def human(seconds: float) -> str:
     """A duration in words: 8 s, 3 min 20 s, 1 h 5 min."""
     whole = max(0, round(seconds))
     if whole < 60:
-        return f"{whole} s"
+        return say("seconds", s=whole)
     minutes, rest = divmod(whole, 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
+        return say("minutes", m=minutes, s=rest)
+    return say("hours", h=minutes // 60, m=minutes % 60)
 
 
 def status(event: Event, *, running: bool = True) -> str:
     """The state of a stage in one line of plain text; the time left is told while it runs."""
     of = f"/{event.total}" if event.total else ""
     line = say("stage_line", stage=spoken_word(event.stage), done=event.done, of=of, seconds=event.seconds)
-    return f"{line}, {say('left', left=human(event.left))}" if running and event.left is not None else line
+    return say("left", line=line, left=human(event.left)) if running and event.left is not None else line
 
 
 class Progress:

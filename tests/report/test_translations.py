@@ -2,6 +2,7 @@
 import ast
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ptqlab.config.fields import GROUPS
 from ptqlab.debug.causes import CAUSES
 from ptqlab.debug.diagnosis import Diagnosis
 from ptqlab.errors import Finding, Interrupted, Problem, PtqError, told
+from ptqlab.events import Event
 from ptqlab.ops.spec import sentence
 from ptqlab.ops.table import OPERATORS
 from ptqlab.report import words
@@ -24,6 +26,7 @@ from ptqlab.report.zh import PAIRS as OWN
 from ptqlab.report.zh import WORDS, pairs_elsewhere, translate
 from ptqlab.report.zh import words as shared
 from ptqlab.report.zh.matching import HOLE, Pattern, Table, holes, skeleton
+from ptqlab.result.progress import status
 
 ROOT = Path(ptqlab.__file__).parent
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -116,13 +119,13 @@ def speech(*nodes, place=""):
     return [(text, line) for text, line in reader.found.items() if text not in NOT_SHOWN]
 
 
+@cache
 def modules():
     """(path below ptqlab, tree) of the modules that speak."""
-    for package in SPEAKING:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            place = path.relative_to(ROOT).as_posix()
-            if not place.startswith(SKIPPED):
-                yield place, ast.parse(path.read_text(encoding="utf-8"))
+    paths = [path for package in SPEAKING for path in sorted((ROOT / package).rglob("*.py"))]
+    places = [(path.relative_to(ROOT).as_posix(), path) for path in paths]
+    return [(place, ast.parse(path.read_text(encoding="utf-8"))) for place, path in places
+            if not place.startswith(SKIPPED)]
 
 
 def functions(tree):
@@ -358,3 +361,8 @@ def test_findings_in_a_cell(chinese):
     finding = Finding("PTQ366", "input x is the same in all 4 samples", hint="use samples from real data")
     assert pretty([finding]) == "[警告 PTQ366: 输入 x 在全部 4 个样本中都相同 (使用真实数据作为样本)]"
     assert repr(finding).startswith("Finding(code='PTQ366', message='input x is the same")
+
+
+def test_progress_in_chinese(chinese):
+    """Stages have Chinese names where progress is shown; the log file is written from the events and keeps its own."""
+    assert status(Event("step", "calibrate", 3, 64, 2.0, 8.0)) == "校准：3/64，2 秒，约剩 8 秒"

@@ -29,7 +29,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{held}, the one model in {path}", "{held}，即 {path} 中唯一的模型"),
     ("leave it out", "不必给出"),
     # ptqlab/result/progress.py
-    ("{minutes} min {rest} s", "{minutes} 分 {rest} 秒"),
     # ptqlab/result/sensitivity.py
     ("Sensitivity of {n_x} nodes", "{n_x} 个节点的敏感度"),
     # ptqlab/result/tuning.py
