@@ -110,6 +110,10 @@ class Search:
             done = 0
             for until in _rounds(total, exhaustive or self.metric.name == "chebyshev"):
                 racing = {slot: tuple(c) for slot, c in alive.items() if len(c) > 1}
+                if not racing:
+                    for _ in range(done, total):
+                        stage.step()
+                    break
                 shares = _shares(racing, workers_of(executor), until - done)
                 items = ((samples[index], share) for index in range(max(done, kept.known), until) for share in shares)
                 fresh = ordered(executor, self.job, items)

@@ -110,6 +110,22 @@ def test_entries_and_readers() -> None:
             assert readers == (everybody if made else [n for n in everybody if plan.nodes[n].on_bpu])
 
 
+def test_nothing_runs_when_all_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once every slot has one candidate left no more samples are read; progress is told to its end."""
+    graph, plan, samples = mobile(16)
+    asked = recipe(graph, plan, LISTS)
+    search = Search(graph, plan, asked, options(graph, plan, asked, samples))
+    monkeypatch.setattr(module, "_beaten", lambda found, *_: list(found)[1:])
+    runs: list[int] = []
+    plain = search.job.__call__
+    monkeypatch.setattr(type(search.job), "__call__", lambda self, item: (runs.append(1), plain(item))[1])
+    steps: list[int] = []
+    watch = Watch(lambda e: steps.append(e.done or 0) if e.kind == "step" else None)
+    choices = search.run(samples, 16, watch)
+    assert (len(runs), steps[-1]) == (3, 16)
+    assert all(c.chosen == search.candidates[s][0].method for s, c in choices.items())
+
+
 def test_rounds() -> None:
     """Drops after 3, 4, 6, 8 .. 16, 20 .. 32, 40 .. samples, and none in an exhaustive run."""
     assert list(module._rounds(41, False)) == [3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 41]
