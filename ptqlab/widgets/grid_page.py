@@ -62,7 +62,7 @@ def edit_words(names: Sequence[str], key: str, value: Any, level: str, refused: 
 def effect_parts(effect: Effect, measured: bool) -> list[dict[str, Any]]:
     """The effect as label, text and whether it is "better", "worse" or neither ("")."""
     parts = [{"text": say("grid_changes", n=effect.changes), "sign": ""}]
-    label = say("grid_cosine", n=effect.samples or "…")
+    label = say("grid_cosine", n=effect.samples) if effect.samples else say("grid_cosine_of")
     if not measured:
         text, sign = say("grid_no_data"), ""
     elif effect.cosine is None or effect.cosine_before is None:

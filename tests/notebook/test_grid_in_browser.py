@@ -210,6 +210,8 @@ def test_names_stay_text_and_2000_nodes_are_quick(lab, page):
     expect(cell(grid, name, "qtype")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     expect(cell(grid, name, "ON")).to_be_focused()
+    page.keyboard.type("dd")  # what deletes a cell of the notebook elsewhere
+    assert page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length") == 4
 
     run_cell(page, 2)
     page.evaluate(WATCH_TASKS)

@@ -41,3 +41,17 @@ async function moduleOf(model, set, name) {
 function hideStatic(id) {
   for (const form of document.querySelectorAll(`.ptqlab-static[data-ptqlab="${CSS.escape(id)}"]`)) form.hidden = true;
 }
+
+/**
+ * Keys that are pressed inside of a widget are not shortcuts of the lab: "dd" there deletes no cell of the notebook.
+ * Those with Ctrl, Alt or Meta stay the lab's, but for those that `mine(event)` claims. Gives what ends it.
+ */
+function ownKeys(el, mine = () => false) {
+  const before = (event) => {
+    if (!el.contains(event.target)) return;
+    const plain = !(event.ctrlKey || event.metaKey || event.altKey);
+    event.target.toggleAttribute("data-lm-suppress-shortcuts", plain || mine(event));
+  };
+  window.addEventListener("keydown", before, true); // the lab listens at the document, which comes next
+  return () => window.removeEventListener("keydown", before, true);
+}

@@ -52,6 +52,7 @@ class Grid {
     el.classList.add("ptqlab-grid");
     el.append(this.style, this.bar, this.effect, this.host, this.foot);
     this.host.addEventListener("keydown", (event) => this.key(event));
+    this.release = ownKeys(el, isUndo);
     this.queue = Promise.resolve();
     this.hear = (message, buffers) => {
       // one after the other: unpacking rows takes a moment, and what follows speaks of them
@@ -63,6 +64,7 @@ class Grid {
 
   destroy() {
     this.model.off("msg:custom", this.hear);
+    this.release();
     this.table?.destroy();
   }
 
@@ -360,7 +362,7 @@ class Grid {
   // ---------------------------------------------------------------- keyboard
 
   key(event) {
-    if ((event.ctrlKey || event.metaKey) && !event.altKey && ["z", "y", "Z"].includes(event.key) && !event.target.matches("input[type=search], input:not([type])")) {
+    if (isUndo(event)) {
       event.preventDefault();
       event.stopPropagation();
       this.model.send({ kind: event.key === "z" ? "undo" : "redo" });
@@ -390,6 +392,11 @@ class Grid {
     const row = this.table.getRow(id);
     if (row) row.getCell(field)?.getElement()?.focus({ preventScroll: true });
   }
+}
+
+/** Undo or redo of the grid; in a text that is being typed they are the browser's. */
+function isUndo(event) {
+  return (event.ctrlKey || event.metaKey) && !event.altKey && ["z", "y", "Z"].includes(event.key) && !event.target.matches("input:not([type=checkbox])");
 }
 
 /** Figures in order; what is none comes last. */
