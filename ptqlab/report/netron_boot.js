@@ -142,8 +142,13 @@
         return null;
     };
 
-    const focus = (names) => {
-        const values = names.map(find).filter((value) => value);
+    const focus = async (names) => {
+        const found = () => names.map(find).filter((value) => value);
+        let values = found();
+        while (names.length && !values.length && view._path.length > 1) {
+            await view.popTarget();  // the reader is inside of a function, the node is outside
+            values = found();
+        }
         const target = view.target;
         if (!target) {
             return;
@@ -198,11 +203,11 @@
             } else if (type === 'attach') {
                 await attach(data.attachment);
             } else if (type === 'focus') {
-                focus(data.names);
+                await focus(data.names);
             }
         };
         if (init.focus?.length) {
-            focus(init.focus);
+            await focus(init.focus);
         }
         document.body.dataset.ready = view.target.nodes.size;
         say({type: 'ready', nodes: view.target.nodes.size, ms: Math.round(performance.now() - began)});
