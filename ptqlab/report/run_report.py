@@ -126,7 +126,7 @@ def _calibration(record: Record) -> str:
     if not isinstance(tensors, Mapping) or not tensors:
         return words
     columns = ("Tensor", "Threshold", "Range", "Asked", "Granted", "Clipped", "Reason")
-    rows = [(name, _figure(t.get("threshold")), "--" if not t.get("range") else " … ".join(map(_figure, t["range"])),
+    rows = [(name, _figure(t.get("threshold")), _range(t.get("range")),
              str(t.get("asked", "")), str(t.get("granted", "")), _figure(t.get("clipped")),
              str(t.get("reason", ""))) for name, t in tensors.items() if isinstance(t, Mapping)]
     table = html.table(columns, [(*cells, _message(reason)) for *cells, reason in rows],
@@ -137,6 +137,10 @@ def _calibration(record: Record) -> str:
 def _message(made: str) -> html.Markup:
     """A message in both languages, as the cell of a table that stands there once."""
     return html.Markup(both(lambda: html.text(spoken(made)), "span"))
+
+
+def _range(value: object) -> str:
+    return " … ".join(map(_figure, value)) if isinstance(value, list | tuple) else "--"
 
 
 def _figure(value: object) -> str:

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from records import HOSTILE, digits_record
 
+from ptqlab.errors import PtqError
 from ptqlab.report import words
 from ptqlab.report.bilingual import both
 from ptqlab.report.comparison import comparison_page
@@ -55,6 +56,17 @@ def test_sections_of_what_is_not_there_are_left_out():
     assert re.findall(r"<h2 id='(\w+)'", page) == ["result", "all_nodes", "calibration", "settings"]
     assert re.findall(r"href='#(\w+)'", page) == ["result", "all_nodes", "calibration", "settings"]
     assert re.findall(r"<h2 id='(\w+)'", full(digits_record()))[1:4] == ["compared_with", "sensitivity", "causes"]
+
+
+def test_a_record_of_a_hostile_file():
+    """Figures of calibration and estimate that are none are shown as missing or refused, names as text."""
+    tensors = {HOSTILE: {"threshold": HOSTILE, "range": 3, "clipped": None, "granted": "<i>max"}, "b": "nothing",
+               "c": {"threshold": 1.5, "range": [-1, 1.5], "clipped": 0.25}}
+    page = report_html(replace(digits_record(), calibration={"method": "<u>", "tensors": tensors}), Extras())
+    assert HOSTILE not in page and "<i>max" not in page and "<u>" not in page
+    assert "-1 … 1.5" in page and ">0.25<" in page
+    with pytest.raises(PtqError, match=r"perf\.layers\[0\]"):
+        report_html(replace(digits_record(), perf={"layers": [HOSTILE]}), Extras())
 
 
 def test_a_large_model_stays_small():
