@@ -40,6 +40,7 @@ _HOME = {
     "load_ipython_extension": "ptqlab.notebook.extension",
     "operators": "ptqlab.result.looks",
     "reduce_periods": "ptqlab.graph.periods",
+    "remove_quantization": "ptqlab.graph.unquantize",
     "sensitivity": "ptqlab.result.sensitivity",
     "set_language": "ptqlab.report.words",
     "tune": "ptqlab.result.tuning",
@@ -52,7 +53,7 @@ __all__ = [
     "PtqError", "Runtime", "SensitivityResult", "TuneResult", "__version__",
     "check", "compile", "doctor", "estimate", "fast_perf", "infer", "info", "insert_transpose",
     "insert_unit_conv", "load", "load_ipython_extension", "operators", "reduce_periods",
-    "sensitivity", "set_language", "tune", "unload_ipython_extension", "verify",
+    "remove_quantization", "sensitivity", "set_language", "tune", "unload_ipython_extension", "verify",
 ]
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from ptqlab.errors import Finding, Problem, PtqError
     from ptqlab.graph.layout import insert_transpose
     from ptqlab.graph.periods import reduce_periods
+    from ptqlab.graph.unquantize import remove_quantization
     from ptqlab.notebook.extension import load_ipython_extension, unload_ipython_extension
     from ptqlab.passes.unit_conv import insert_unit_conv
     from ptqlab.pipeline.runtime import Runtime

@@ -10,7 +10,7 @@ Codes of this package (PTQ10x to PTQ12x refuse, PTQ13x tell):
     PTQ113 quantized already       PTQ114 dynamic input             PTQ115 input_shape
     PTQ116 shape inference         PTQ117 onnxruntime refuses       PTQ118 output_nodes
     PTQ119 model-local function    PTQ120 data fed to a model
-    PTQ121 insert_transpose        PTQ122 reduce_periods
+    PTQ121 insert_transpose        PTQ122 reduce_periods           PTQ123 remove_quantization
     PTQ130 ir_version lowered      PTQ131 nodes sorted              PTQ132 nodes, outputs named
     PTQ133 unused input            PTQ134 stated shape overruled    PTQ135 shape taken from a run
     PTQ136 half precision widened  PTQ137 written out              PTQ138 meaning fixed for inference

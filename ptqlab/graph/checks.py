@@ -141,7 +141,8 @@ def check_nodes(proto: onnx.ModelProto) -> list[Problem]:
                 "the model",
                 f"quantized already: {shown}{more}",
                 "a float model",
-                "give the float model from before quantization; quantize-dequantize models are not taken yet",
+                "give the float model from before quantization, or what ptqlab.remove_quantization makes of this one "
+                "(thresholds: this file keeps its ranges)",
             )
         )
     for node in walk(proto.graph.node):

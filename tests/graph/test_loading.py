@@ -195,7 +195,8 @@ def test_a_quantized_model_is_refused_with_advice() -> None:
         "    found     quantized already: node 'quant0' (QuantizeLinear), node 'dequant0' (DequantizeLinear), "
         "node 'dequant1' (DequantizeLinear) and 2 more\n"
         "    expected  a float model\n"
-        "    do        give the float model from before quantization; quantize-dequantize models are not taken yet"
+        "    do        give the float model from before quantization, or what ptqlab.remove_quantization makes of "
+        "this one (thresholds: this file keeps its ranges)"
     )
 
 

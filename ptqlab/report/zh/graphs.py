@@ -22,7 +22,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("quantized already: {shown}{more}", "模型已经量化过：{shown}{more}"),
     ("give the float model from before quantization, or what ptqlab.remove_quantization makes of this one "
      "(thresholds: this file keeps its ranges)",
-     "请给出量化之前的浮点模型，或用 ptqlab.remove_quantization 从此文件还原的浮点模型（thresholds 指向此文件即可保留其范围）"),
+     "请给出量化之前的浮点模型，或用 ptqlab.remove_quantization 从此文件还原的浮点模型"
+     "（thresholds 指向此文件即可保留其范围）"),
     # ptqlab/graph/unquantize.py
     ("Removing the quantization", "去除量化"),
     ("computes on integers", "在整数上计算"),
@@ -32,7 +33,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a quantize-dequantize model", "带量化/反量化节点（QDQ）的模型"),
     ("its integers are read or leave the model", "其整数输出被读取或为模型输出"),
     ("a DequantizeLinear behind it", "其后应有 DequantizeLinear"),
-    ("its scale is computed", "scale 不是常量"),
     ("a constant scale", "常量 scale"),
     ("it reads integers that no QuantizeLinear gives", "其输入整数不是由 QuantizeLinear 给出"),
     ("a constant, or a QuantizeLinear in front of it", "常量，或其前面的 QuantizeLinear"),
