@@ -97,9 +97,10 @@ def _bypass(graph: ir.Graph, node: ir.Node) -> None:
         name = str(result.name)
         if result.is_graph_output():
             name += "_weights"
-        tensor = ir.tensor(_real(graph, node, codes), name=name)
+        real = _real(graph, node, codes)
+        tensor = ir.tensor(real, name=name)
         result.name = None if not result.is_graph_output() else result.name
-        source = ir.Value(name=name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        source = ir.Value(name=name, shape=ir.Shape(real.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
         graph.register_initializer(source)
     else:
         quantize = node.inputs[0].producer()  # type: ignore[union-attr]
