@@ -54,6 +54,7 @@ export default {
     el.classList.add("ptqlab-graph");
     el.append(head, bar, legend, place, status);
     const state = { port: null, selected: [], cut: null };
+    const release = ownKeys(el);
 
     const tell = (text, level = "") => {
       status.textContent = text;
@@ -136,6 +137,7 @@ export default {
       model.off("msg:custom", receive);
       model.off("change:height", resize);
       watch.disconnect();
+      release();
       state.port?.close();
     };
   },
