@@ -74,7 +74,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("not JSON: {error}", "不是 JSON：{error}"),
     ("an object of tensors", "由张量组成的 JSON 对象"),
     ("a positive number T, or [low, high] with low <= 0 <= high", "正数 T，或 [low, high] 且 low <= 0 <= high"),
-    ("no ONNX model: {error}", "不是 ONNX 模型：{error}"),
+    ("no ONNX model: {error}", "不是 ONNX 模型：{error|any}"),
     ("an ONNX model", "ONNX 模型"),
     ("{path}: node {node}", "{path}：节点 {node}"),
     ("one scale per tensor", "每个张量一个 scale"),

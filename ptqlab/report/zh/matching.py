@@ -47,13 +47,14 @@ class Pattern:
     """One pair.
 
     literals  the pieces of English between the holes, one more than holes;  names  of the holes
-    single    those that a single word may fill, which is translated;  chinese  the other pattern
-    weight    number of literal letters
+    single    those that a single word may fill, which is translated;  free  those that any text may fill
+    chinese   the other pattern;  weight  number of literal letters
     """
 
     literals: tuple[str, ...]
     names: tuple[str, ...]
     single: tuple[str, ...]
+    free: tuple[str, ...]
     chinese: str
     weight: int
 
@@ -61,8 +62,9 @@ class Pattern:
     def of(cls, english: str, chinese: str) -> Pattern:
         literals = tuple(skeleton(english).split("\0"))
         weight = sum(c.isalpha() for piece in literals for c in piece)
-        single = tuple(found[1] for found in HOLE.finditer(chinese) if found[2] == "word")
-        return cls(literals, tuple(holes(english.strip())), single, chinese.strip(), weight)
+        single, free = (tuple(found[1] for found in HOLE.finditer(chinese) if found[2] == kind)
+                        for kind in ("word", "any"))
+        return cls(literals, tuple(holes(english.strip())), single, free, chinese.strip(), weight)
 
     def words(self) -> list[str]:
         """Words that every text has that fits."""
@@ -172,7 +174,8 @@ class _Reading:
         """The Chinese pattern with its holes filled; None where a weak pattern would take in what is no name."""
         told = {n: self.any(value, depth + 1) if " " in value.strip() else None for n, value in values.items()}
         told |= {n: Told(word, 0, complete=True) for n in pattern.single if (word := self.table.words.get(values[n]))}
-        plain = all(told[name] or name in ONLY or PLAIN.fullmatch(value) for name, value in values.items())
+        plain = all(told[name] or name in ONLY or name in pattern.free or not value or PLAIN.fullmatch(value)
+                    for name, value in values.items())
         if pattern.weight < WEAK and not plain:
             return None
         complete = plain and all(t.complete for t in told.values() if t)
@@ -193,7 +196,9 @@ class _Reading:
         tries = [self.joined(text, split, joint, depth) for split, joint in ((". ", "。"), ("; ", "；"))]
         at = text.find(": ")
         while at >= 0 and len(tries) < MOST_PARTS:
-            head = self.whole(text[: at + 1], depth + 1) or self.whole(text[:at], depth + 1)
+            head = self.whole(text[: at + 1], depth + 1)
+            if head is None or not head.text.endswith("："):
+                head = self.whole(text[:at], depth + 1)
             tail = self.any(text[at + 2 :], depth + 1)
             if head or tail:
                 place, rest = head.text if head else text[:at], tail.text if tail else text[at + 2 :]

@@ -65,6 +65,18 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{first} run in {granted} ({reason})", "{first} 以 {granted} 运行（{reason}）"),
     ("S100 is nash-e, S100P is nash-m, S600 is nash-p", "S100 即 nash-e，S100P 即 nash-m，S600 即 nash-p"),
     ("Steps", "步骤"), ("warning", "警告"), ("note", "说明"),
+    ("{given} is {path} (from the current directory)", "{given} 即 {path}（相对于当前目录）"),
+    ("{given} is {path} (from the folder of the YAML)", "{given} 即 {path}（相对于 YAML 所在目录）"),
+    ("{names}, or any key of the YAML", "{names}，或 YAML 的任意键"), ("holds {values}", "含有 {values}"),
+    ("write input_shape: {example} with a number for each N", "写 input_shape: {example}，每个 N 换成数字"),
+    # what the YAML parser says
+    ('{problem} in "{line}"', '{problem}，在 "{line|any}" 中'),
+    ("mapping values are not allowed here", "此处不能是映射（多了冒号，或缩进不对）"),
+    ("found character {c} that cannot start any token", "{c} 不能用作开头"),
+    ("found undefined alias {name}", "没有定义的别名 {name}"),
+    ("found unexpected end of stream", "文本没有结束就到了文件末尾"),
+    ("could not find expected ':'", "缺少 ':'"), ("but found another document", "文件中有多个文档"),
+    ("expected <block end>, but found {what}", "此处应结束，却有 {what}"),
     # places
     ("keyword  {path}", "关键字  {path}"), ("keyword", "关键字"),
     # argparse
