@@ -260,7 +260,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "detail_hint": ("Select a node: in the heatmap, in the graph or in the grid.",
                     "请在热力图、计算图或表格中选择一个节点。"),
     "detail_failed": ("Figures cannot be computed: {why}", "无法计算数值：{why}"),
-    "detail_cause": ("Cause", "原因"),
+    "detail_cause": ("Cause", "误差原因"),
     "detail_no_cause": ("nothing conspicuous in what it reads", "输入数据未见异常"),
     "detail_remedy": ("Remedy", "对策"),
     "detail_distribution": ("Distribution", "数值分布"),

@@ -135,7 +135,7 @@ class Views:
 
         known = self.known_sensitivity
         return Dashboard(self._run, run_heats(self.record) if known is None else heats(known), self.graph(),
-                         self.grid(data, height=height), compute)
+                         self.grid(data, height=height), compute, data)
 
     def plot_sensitivity(self, metric: str | None = None, *, limit: int | None = WORST, data: Any = None,
                          progress: bool | Progress | None = None, **options: Any) -> go.Figure:

@@ -35,14 +35,16 @@ class Dashboard(ipywidgets.VBox):
     `compute()` fills the heatmap with the sensitivity of every node, which the button does beside, to be stopped.
     """
 
-    def __init__(self, run: Run, heats: Heats, graph: GraphView, grid: Grid, compute: Compute) -> None:
-        """heats: what is known; compute: gives the sensitivities, told of by the watch and stopped by it."""
+    def __init__(self, run: Run, heats: Heats, graph: GraphView, grid: Grid, compute: Compute,
+                 data: Any = None) -> None:
+        """heats: what is known; compute: gives the sensitivities, told of by the watch and stopped by it; data: as of
+        `DetailView`."""
         self._run, self._compute = run, compute
         self._node: str | None = None
         self._selecting = False
         self._listeners: list[Selected] = []
         self._lock = threading.RLock()
-        self.heat, self.graph, self.grid, self.detail = HeatView(heats), graph, grid, DetailView(run)
+        self.heat, self.graph, self.grid, self.detail = HeatView(heats), graph, grid, DetailView(run, data)
         for part in (self.heat, self.graph, self.grid):
             part.on_select(self._selected)
         self._beside = Latest(self._failed)

@@ -84,8 +84,9 @@ class DetailView(View):
     _esm = our("assets.js", "dashboard_detail.js")
     _css = our("dashboard.css")
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, data: Any = None) -> None:
+        """data: calibration data that the figures are computed with, None for that of the run."""
+        self._run, self._data = run, data
         self._detail: Detail | None = None
         self._status = ("", "")
         self._failures: list[BaseException] = []
@@ -117,14 +118,14 @@ class DetailView(View):
 
         node = detail.explanation.row.node
         def panels() -> None:
-            detail.panels = self._run.panels(node, samples=SAMPLES, progress=False)
+            detail.panels = self._run.panels(node, data=self._data, samples=SAMPLES, progress=False)
 
         def causes() -> None:
-            network, samples = self._run.source()
+            network, samples = self._run.source(self._data)
             detail.causes = causes_at(network, node, first_samples(samples, SAMPLES))
 
         def curves() -> None:
-            detail.curves = self._run.accumulated(samples=SAMPLES, progress=False)
+            detail.curves = self._run.accumulated(data=self._data, samples=SAMPLES, progress=False)
 
         for step in (panels, causes, curves):
             if watch.stopped:  # a newer node is asked for

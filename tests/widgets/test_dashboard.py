@@ -242,6 +242,28 @@ def test_details_come_step_by_step(loaded, causes):
     assert view.node == HOSTILE
 
 
+def test_other_data_reach_every_figure(loaded, causes):
+    """Data given to the dashboard are those that panels, causes and errors are computed with."""
+    asked = []
+
+    class Given(Run):
+        def panels(self, node, *, data, **_):
+            asked.append(data)
+            return []
+
+        def accumulated(self, *, data, **_):
+            asked.append(data)
+            return CURVES
+
+        def source(self, data=None):
+            asked.append(data)
+            return None, Few()
+
+    view = DetailView(Given(loaded), "my data")
+    view.focus("pool")
+    assert view.wait(30) and asked == ["my data"] * 3 and view._failures == []
+
+
 def test_a_run_without_data_says_so(loaded):
     """Where nothing can be computed the pane says why, and keeps what the record knows."""
     view = DetailView(loaded)
