@@ -203,7 +203,7 @@ _WORDS: dict[str, tuple[str, str]] = {
                        "{node}：输入 {index} 要求 {asked}，得到 {given}。{reason}"),
     "grid_set": ("Set", "设置"),
     "grid_to": ("to", "为"),
-    "grid_for": ("for the selected rows", "（所选行）"),
+    "grid_for": ("for the selected rows", "所选行"),
     "grid_do": ("Set", "应用到所选"),
     "grid_inherit": ("(inherit)", "（继承）"),
     "grid_undo": ("Undo", "撤销"),
