@@ -6,9 +6,10 @@ run. Activations are quantized outside, in numpy, and fed: so types of activatio
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -25,6 +26,10 @@ from ptqlab.quantize.pieces import Cut, Map
 PIECES = 8
 # sessions that are kept when there is one sample only, where none is used again much later
 KEPT = 8
+# nodes of a slice that is not split into what changes and what is float behind it
+SHORT = 12
+# choices that make it worth while to split a slice, and runs to let onnxruntime optimise one
+OFTEN = 3
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class Slice:
     sides: tuple[str, ...]
     results: tuple[str, ...]
     end: Cut | None
+
+
+#: What changes, and the float slices behind.
+Way: TypeAlias = tuple[Slice, tuple[Slice, ...]]
 
 
 @dataclass
@@ -117,10 +126,9 @@ class Effects:
                 end = cut
                 break
         mine = {m for n in nodes for m in self.makes[n]}
-        sides = tuple(dict.fromkeys(r for n in nodes for r in self.reads[n] if r not in mine))
         results = dict.fromkeys((end.tensor,) if end else ())
         results |= dict.fromkeys(o for o in self.outputs if o in mine)
-        return Slice(tuple(nodes), sides, tuple(results), end)
+        return Slice(tuple(nodes), self._sides(nodes), tuple(results), end)
 
     def _behind_of(self, tensor: str) -> int:
         """Number of the first node that can read a tensor."""
@@ -143,7 +151,7 @@ class Effects:
 
         Raises Interrupted between two choices when the watch is stopped; what was yielded stays good.
         """
-        ready = Prepared(self, choices, once=len(samples) == 1)
+        ready = Prepared(self, choices, len(samples))
         with watch.stage("sensitivity", len(samples) * len(choices)) as stage:
             for number, sample in enumerate(samples):
                 known = ready.known(sample)
@@ -155,25 +163,51 @@ class Effects:
         """Agreement of each output with the float one."""
         return [agreement(known.values[o], made[o]) for o in self.outputs]
 
-    def head(self, choice: Choice) -> Slice | None:
-        """What a choice computes anew; None where that is nothing."""
-        changed = [self.number[n] for n in self.network.changed(choice) if n in self.number]
-        return self.slice_of(changed) if changed else None
+    def changed(self, choice: Choice) -> tuple[int, ...]:
+        """Numbers of the nodes that compute something else under a choice."""
+        return tuple(sorted(self.number[n] for n in self.network.changed(choice) if n in self.number))
 
-    def piece(self, piece: Slice) -> Session:
+    def way(self, changed: tuple[int, ...], split: bool) -> Way | None:
+        """What is computed anew when nodes compute something else; None where that is nothing.
+
+        split  the float nodes up to the next cut are a slice of their own, worth while where many choices share it
+        """
+        whole = self.slice_of(changed) if changed else None
+        if whole is None or not whole.results:
+            return None
+        behind = self.behind(whole.end)
+        near = tuple(n for n in whole.nodes if n <= changed[-1])
+        far = whole.nodes[len(near):]
+        if not split or len(whole.nodes) <= SHORT or not far:
+            return whole, behind
+        made = [m for n in near for m in self.makes[n]]
+        reads = {r for n in far for r in self.reads[n]}
+        head = Slice(near, self._sides(near), tuple(m for m in made if m in reads or m in whole.results), None)
+        rest = Slice(far, self._sides(far), tuple(r for r in whole.results if r not in made), whole.end)
+        return (head, (rest, *behind)) if rest.results else (whole, behind)
+
+    def _sides(self, nodes: Sequence[int]) -> tuple[str, ...]:
+        mine = {m for n in nodes for m in self.makes[n]}
+        return tuple(dict.fromkeys(r for n in nodes for r in self.reads[n] if r not in mine))
+
+    def piece(self, piece: Slice, optimise: bool) -> Session:
         """The session of a float slice, made once."""
         if piece not in self._slices:
-            self._slices[piece] = self.slicer.session(piece.nodes, piece.results)
+            self._slices[piece] = self.slicer.session(piece.nodes, piece.results, optimise=optimise)
         return self._slices[piece]
 
 
 class Prepared:
-    """Choices made ready to run, sample after sample. Sessions are made on first use; `once`: and not kept."""
+    """Choices made ready to run, sample after sample. Sessions are made on first use, and kept for further samples."""
 
-    def __init__(self, effects: Effects, choices: Mapping[str, Choice], once: bool = False) -> None:
-        self.effects, self.choices, self.once = effects, choices, once
-        self.heads = {label: effects.head(choice) for label, choice in choices.items()}
-        slices = dict.fromkeys(s for h in self.heads.values() if h for s in (h, *effects.behind(h.end)))
+    def __init__(self, effects: Effects, choices: Mapping[str, Choice], samples: int) -> None:
+        self.effects, self.choices, self.samples = effects, choices, samples
+        changed = {label: effects.changed(choice) for label, choice in choices.items()}
+        alike = Counter(changed.values())
+        ways = {nodes: effects.way(nodes, split=count >= OFTEN) for nodes, count in alike.items()}
+        self.ways = {label: ways[nodes] for label, nodes in changed.items()}
+        slices = Counter(s for way in self.ways.values() if way for s in (way[0], *way[1]))
+        self.often = {s for s, count in slices.items() if count * samples >= OFTEN}
         inputs = {str(v.name) for v in effects.graph.inputs}
         needed = dict.fromkeys((*(n for s in slices for n in s.sides), *effects.outputs))
         self.computed = [n for n in needed if n not in inputs]
@@ -188,25 +222,25 @@ class Prepared:
     def outputs(self, label: str, known: Known) -> dict[str, np.ndarray]:
         """The outputs under a choice."""
         if label not in self.tasks:
-            head = self.heads[label]
-            self.tasks[label] = self._task(head, self.choices[label]) if head and head.results else None
+            way = self.ways[label]
+            self.tasks[label] = self._task(*way, self.choices[label]) if way else None
         task = self.tasks[label]
         made: dict[str, np.ndarray] = {}
         if task is not None:
             feeds = {n: known.fed(*task.feeds[n]) if n in task.feeds else known.values[n] for n in task.run.input_names}
             made = dict(zip(task.head.results, task.run.run(None, feeds), strict=True))
             for piece in task.behind:
-                runner = self.effects.piece(piece)
+                runner = self.effects.piece(piece, piece in self.often)
                 feeds = {n: made[n] if n in made else known.values[n] for n in runner.input_names}
                 made |= zip(piece.results, runner.run(None, feeds), strict=True)
-        if self.once:
+        if self.samples == 1:
             self.tasks[label] = None
             while len(self.sessions) > KEPT:
                 self.sessions.pop(next(iter(self.sessions)), None)
         return {o: made.get(o, known.values[o]) for o in self.effects.outputs}
 
-    def _task(self, head: Slice, choice: Choice) -> _Task:
-        effects, behind = self.effects, self.effects.behind(head.end)
+    def _task(self, head: Slice, behind: tuple[Slice, ...], choice: Choice) -> _Task:
+        effects = self.effects
         plan = _Plan(effects, head, choice)
         if plan.inside:
             whole = partial_model(effects.network, choice, head.sides, head.results)

@@ -57,9 +57,8 @@ def measured(
     wanted = list(range(len(samples)) if numbers is None else numbers)
     held = {n: _Held(None if judges else store, effects, samples[n]) for n in wanted}
     digests = {label: _digest(choice) for label, choice in choices.items()}
-    once = len(wanted) == 1
-    job = _Work(effects, choices, judges, once) if executor is None or isinstance(executor, ThreadPoolExecutor) \
-        else _Away(effects, choices, judges, once)
+    job = _Work(effects, choices, judges, len(wanted)) if executor is None or isinstance(executor, ThreadPoolExecutor) \
+        else _Away(effects, choices, judges, len(wanted))
     size = 1 if executor is None else AT_A_TIME
 
     def items() -> Iterator[Item]:
@@ -88,9 +87,9 @@ def measured(
 class _Work:
     """Some choices on one sample, in this process; threads share it."""
 
-    def __init__(self, effects: Effects, choices: Mapping[str, Choice], judges: Sequence[Judge], once: bool) -> None:
-        self.effects, self.judges, self.once = effects, judges, once
-        self.ready = Prepared(effects, choices, once)
+    def __init__(self, effects: Effects, choices: Mapping[str, Choice], judges: Sequence[Judge], samples: int) -> None:
+        self.effects, self.judges = effects, judges
+        self.ready = Prepared(effects, choices, samples)
         self.known: dict[int, Known] = {}
         self.lock = threading.Lock()
 
@@ -113,7 +112,7 @@ class _Work:
 class _Away:
     """The same in other processes: what it needs travels as files, once, and is made ready there on first use."""
 
-    def __init__(self, effects: Effects, choices: Mapping[str, Choice], judges: Sequence[Judge], once: bool) -> None:
+    def __init__(self, effects: Effects, choices: Mapping[str, Choice], judges: Sequence[Judge], samples: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ptqlab-debug-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         network = effects.network
@@ -121,7 +120,7 @@ class _Away:
         try:
             (self.folder / "rest").write_bytes(pickle.dumps(
                 (network.quantizers, network.edges, effects.output_node, effects.pieces, dict(choices), list(judges),
-                 once)))
+                 samples)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise PtqError(Problem("PTQ557", "metric", f"cannot be sent to other processes: {error}",
                                    "a function of a module", "or let threads do it: executor='threads'"),
@@ -146,11 +145,11 @@ def _arrived(folder: Path) -> _Work:
                 raise PtqError(Problem("PTQ701", str(folder), "the model's file is not there for this worker",
                                        "a folder all workers see", "let TMPDIR point at a shared folder, or use "
                                        "workers of this machine"))
-            quantizers, edges, output_node, pieces, choices, judges, once = pickle.loads(
+            quantizers, edges, output_node, pieces, choices, judges, samples = pickle.loads(
                 (folder / "rest").read_bytes())
             network = Network.of(folder / "model.onnx", quantizers, edges)
             _here.clear()
-            _here[folder] = _Work(Effects(network, output_node, pieces), choices, judges, once)
+            _here[folder] = _Work(Effects(network, output_node, pieces), choices, judges, samples)
         return _here[folder]
 
 

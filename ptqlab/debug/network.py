@@ -340,28 +340,31 @@ def put_back(view: ir.Graph, network: Network, chosen: Choice) -> None:
             active = tuple(n for n in network.edges.get((str(node.name), index), ()) if n in quantizers)
             if not active:
                 continue
-            key = (str(value.name), active)
-            if key not in made:
-                made[key] = _rounded(view, node, value, [quantizers[n] for n in active])
-            node.replace_input_with(index, made[key])
+            node.replace_input_with(index, _rounded(view, node, value, active, quantizers, made))
         if half is not None:
             _halve_outputs(view, node)
 
 
-def _rounded(view: ir.Graph, before: ir.Node, value: ir.Value, quantizers: list[Quantizer]) -> ir.Value:
+def _rounded(
+    view: ir.Graph, before: ir.Node, value: ir.Value, chain: tuple[str, ...], quantizers: Mapping[str, Quantizer],
+    made: dict[tuple[str, tuple[str, ...]], ir.Value],
+) -> ir.Value:
+    """`value` through a chain of quantizers; what chains have in common is made once."""
     name = str(value.name)
-    if value.const_value is not None:
-        array = value.const_value.numpy()
-        for quantizer in quantizers:
-            array = quantizer(array)
-        return _constant(view, f"{name}/{quantizers[-1].name}", array)
-    for q in quantizers:
-        node = calibration_node(
-            value, f"{name}/{q.name}", f"{name}/{q.name}/out", scales=q.scale, thresholds=q.thresholds,
-            zero_point=q.zero_point, low=q.low, high=q.high, bits=q.bits, kind=q.kind, shape=q.scale.shape or [1],
-        )
-        view.insert_before(before, node)
-        value = node.outputs[0]
+    for length in range(1, len(chain) + 1):
+        key, label = (name, chain[:length]), f"{name}/{'/'.join(chain[:length])}"
+        if key not in made:
+            q = quantizers[chain[length - 1]]
+            if value.const_value is not None:
+                made[key] = _constant(view, label, q(value.const_value.numpy()))
+            else:
+                node = calibration_node(
+                    value, label, f"{label}/out", scales=q.scale, thresholds=q.thresholds, zero_point=q.zero_point,
+                    low=q.low, high=q.high, bits=q.bits, kind=q.kind, shape=q.scale.shape or [1],
+                )
+                view.insert_before(before, node)
+                made[key] = node.outputs[0]
+        value = made[key]
     return value
 
 

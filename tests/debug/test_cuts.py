@@ -8,7 +8,8 @@ from debug_nets import network
 from models import init, node, random
 from small import stages
 
-from ptqlab.debug.cuts import Effects, agreement
+from ptqlab.debug import cuts
+from ptqlab.debug.cuts import Effects, Prepared, agreement
 from ptqlab.debug.network import Network, partial_model
 from ptqlab.debug.ranking import choices_of
 from ptqlab.debug.variants import variant
@@ -88,3 +89,37 @@ def test_another_node_as_output():
     assert found["conv0"].mse == pytest.approx(wanted.mse, rel=1e-4)
     assert found["fc"].mse == 0.0 and found["fc"].cosine == pytest.approx(1.0)
     assert np.isfinite(wanted.mse)
+
+
+def test_long_ways_are_shared_by_the_types_of_a_node(monkeypatch):
+    """Where many choices change the same nodes, the float nodes up to the next cut are one slice for all of them."""
+    monkeypatch.setattr(cuts, "SHORT", 2)
+    apart, samples = network()
+    choices = {f"{n} {part} {word}": variant(apart, n, part, word, platform("nash-p"))[0]
+               for n in apart.nodes for part in ("node", "weight", "activation") for word in ("int8", "int16")}
+    choices = {label: choice for label, choice in choices.items() if choice}
+    effects = Effects(apart, pieces=1)
+    assert any(way and way[1] for way in Prepared(effects, choices, 1).ways.values())
+    for label, number, agreements in effects.run(choices, samples[:1], Watch()):
+        wanted = naive(apart, choices[label], samples[number])
+        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-3), label
+
+
+def test_chains_that_begin_alike():
+    """A branch of a Concat that is read elsewhere too is rounded once for both, and once more for the Concat."""
+    nodes = [node("Conv", ["x", "a"], "p", "conva"), node("Conv", ["x", "b"], "q", "convb"),
+             node("Concat", ["p", "q"], "h", "concat", axis=1), node("Conv", ["h", "c"], "s", "convc"),
+             node("Add", ["s", "p"], "y", "add")]
+    inits = [init("a", random(4, 3, 1, 1, seed=1)), init("b", random(4, 3, 1, 1, seed=2) * np.float32(9)),
+             init("c", random(4, 8, 1, 1, seed=3))]
+    feeds = {"x": random(1, 3, 6, 6)}
+    made = stages(net(nodes, ["y"], inits, feeds)[0], feeds)
+    apart = Network(made.calibrated.model, made.graph.model)
+    assert len({len(chain) for chain in apart.edges.values()}) == 2
+    choices = {"all": apart.quantizers, "first": {q: apart.quantizers[q] for q in apart.of_node("conva")} | {
+        q: v for q, v in apart.quantizers.items() if v.tensor == "p"}}
+    for label, _, agreements in Effects(apart).run(choices, [feeds], Watch()):
+        wanted = naive(apart, choices[label], feeds)
+        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-3), label
+    whole = session(partial_model(apart, apart.quantizers)).run(None, feeds)[0]
+    assert np.array_equal(whole, session(made.calibrated.model).run(None, feeds)[0])
