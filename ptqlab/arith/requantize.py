@@ -9,12 +9,17 @@ relative error is at most 2^-15. For s <= 0 the value is shifted left by -s and 
 Operators that add two scaled operands bring each to the output scale with GUARD_BITS extra fractional bits,
 add, and round once:  clamp(zp + ((rescale(a, ma, sa - G) + rescale(b, mb, sb - G) + 2^(G-1)) >> G)).
 Rounding every operand to whole output steps first would cost up to one more step per operand.
+
+Where a chip does otherwise, this is the place: ROUND is what is added before the floor, in units of the last place
+(above 0, 1/2 rounds half up), MULTIPLIER_BITS is the width of m (up to 15: with it the float64 forms are exact for
+accumulators of 38 bits). Reference kernels, fast path and the functions in a `.bc` follow both.
 """
 from __future__ import annotations
 
 import numpy as np
 
 MULTIPLIER_BITS = 15
+ROUND = 0.5
 GUARD_BITS = 8
 # Below 2^-39 no accumulator of 38 bits reaches half an output step: the ratio is zero for every value it can meet.
 SMALLEST_RATIO = 2.0**-39
@@ -42,6 +47,11 @@ def fixed_point(ratio: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+def half(bits: int) -> int:
+    """What is added before a shift to the right by `bits` >= 0."""
+    return int(ROUND * (1 << bits))
+
+
 def rescale(values: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """(v * m + 2^(s-1)) >> s for s >= 1, (v * m) << -s otherwise; int64 in and out.
 
@@ -50,7 +60,7 @@ def rescale(values: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np
     product = values.astype(np.int64) * multiplier.astype(np.int64)
     s = shift.astype(np.int64)
     right = np.maximum(s, 0)
-    rounding = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)
+    rounding = np.ldexp(np.float64(ROUND), right).astype(np.int64)  # right = 0: cut off to 0
     return ((product + rounding) >> right) << np.maximum(-s, 0)
 
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ptqlab.arith.requantize import LARGEST_RATIO, SMALLEST_RATIO, clamp, fixed_point, rescale
+from ptqlab.placement import Ask, Asks
 
 QUICK = settings(derandomize=True, max_examples=100, deadline=None, database=None)
 RATIOS = st.floats(SMALLEST_RATIO, LARGEST_RATIO, exclude_max=True)
@@ -112,3 +113,42 @@ def test_clamp_saturates_and_converts() -> None:
     got = clamp(np.array([-(2**40), -3, 300, 2**40]), -5, 127, np.dtype(np.int8))
     assert got.tolist() == [-5, -3, 127, 127]
     assert got.dtype == np.int8
+
+
+@pytest.mark.parametrize("rounding", [0.5, 0.25])
+def test_the_rounding_is_switched_in_one_place(rounding: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ROUND = 1/4 rounds up from 3/4 on: 7 / 2 is 3 and not 4; reference, fast path and functions follow together."""
+    from core_models import EDGES
+    from models import MODELS
+    from small import engines_agree, stages
+
+    from ptqlab.arith import requantize
+
+    monkeypatch.setattr(requantize, "ROUND", rounding)
+    one = np.int64(1 << 14)
+    assert rescale(np.array([7, -7]), one, np.int64(15)).tolist() == ([4, -3] if rounding == 0.5 else [3, -4])
+    for name, (build, asked) in {
+        "conv": (EDGES["residual_from_cpu"], "int16"),
+        "norm": (MODELS["attention"], "int8"),
+        "elementwise": (MODELS["arithmetic"], "int8"),
+        "block": (MODELS["mobile_block"], "dual-int16"),
+    }.items():
+        model, feeds = build()
+        asks = Asks({n.name: Ask(asked, level="node") for n in model.graph.node})
+        got = engines_agree(stages(model, feeds, asks=asks).integer, feeds)
+        assert got, name
+
+
+@pytest.mark.parametrize("bits", [12, 15])
+def test_the_width_of_the_multiplier_is_one_number(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """12 bits: every multiplier is below 2^12, its ratio within 2^-12, and every engine follows."""
+    from core_models import EDGES
+    from small import engines_agree, stages
+
+    from ptqlab.arith import requantize
+
+    monkeypatch.setattr(requantize, "MULTIPLIER_BITS", bits)
+    m, s = fixed_point(np.array([0.3, 1.7e-5]))
+    assert (m < 1 << bits).all() and np.allclose(m * 2.0**-s, [0.3, 1.7e-5], rtol=2.0**-bits)
+    model, feeds = EDGES["residual_from_cpu"]()
+    engines_agree(stages(model, feeds).integer, feeds)

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from ptqlab.arith.requantize import rescale
 from ptqlab.ops.emit import DOUBLE, Emitter
+from ptqlab.ops.integer.scaling import emit_rounded
 from ptqlab.ops.integer.spec import INT, IntegerOp, output_dtype
 
 COMPARISONS: dict[str, tuple[Callable[..., np.ndarray], str]] = {
@@ -33,7 +34,7 @@ def _emit(op: str) -> Callable[[Emitter], ir.Value]:
         for name in ("a", "b"):
             centred = e.op("Sub", e.cast(e.input(name), DOUBLE), e.integer(f"{name}_zero_point", DOUBLE))
             scaled = e.op("Mul", centred, e.ratio(f"{name}_multiplier", f"{name}_shift"))
-            operands.append(e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5)))))
+            operands.append(emit_rounded(e, scaled))
         return e.op(op, *operands)
 
     return emit

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.arith.requantize import GUARD_BITS, clamp, rescale
+from ptqlab.arith.requantize import GUARD_BITS, clamp, half, rescale
 from ptqlab.ops.emit import DOUBLE, Emitter
 from ptqlab.ops.integer.scaling import (
     OUTPUT_ATTRIBUTES,
     emit_guarded,
     emit_requantize,
     emit_requantize_sum,
+    emit_rounded,
     requantize,
     requantize_sum,
 )
@@ -38,14 +39,13 @@ def rescale_codes(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarra
 def rescale_add(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray,
                 offset: np.ndarray) -> np.ndarray:
     scaled = rescale(_minus(x, attrs["x_zero_point"]), multiplier, shift.astype(np.int64) - GUARD_BITS)
-    rounded = (scaled + offset.astype(np.int64) + (1 << (GUARD_BITS - 1))) >> GUARD_BITS
+    rounded = (scaled + offset.astype(np.int64) + half(GUARD_BITS)) >> GUARD_BITS
     return clamp(attrs["y_zero_point"] + rounded, attrs["low"], attrs["high"], output_dtype(attrs))
 
 
 def _emit_rescale_add(e: Emitter) -> ir.Value:
     product = e.op("Mul", e.cast(_emit_minus(e, "x"), DOUBLE), e.ratio("multiplier", "shift", GUARD_BITS))
-    scaled = e.op("Floor", e.op("Add", product, e.const(np.float64(0.5))))
-    return emit_guarded(e, [scaled, e.cast(e.input("offset"), DOUBLE)])
+    return emit_guarded(e, [emit_rounded(e, product), e.cast(e.input("offset"), DOUBLE)])
 
 
 def add(attrs: Mapping[str, Any], a: np.ndarray, b: np.ndarray, a_multiplier: np.ndarray, a_shift: np.ndarray,

@@ -25,11 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.arith.requantize import MULTIPLIER_BITS
 from ptqlab.ops.emit import DOUBLE, Emitter, FastEmitter
 
 EXACT_FLOAT32 = 1 << 24
 # |acc| * m stays below 2^52, which leaves room for the half of rounding
-LARGEST = 1 << 37
+LARGEST = 1 << (52 - MULTIPLIER_BITS)
 BYTE = 256
 # int8 with at most so many channels in, and at least as many out, is faster as a float64 matrix product
 NARROW = 32

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.arith.requantize import GUARD_BITS, clamp, rescale
+from ptqlab.arith.requantize import GUARD_BITS, clamp, half, rescale
 from ptqlab.arith.rounding import round_half_away
 from ptqlab.ops.emit import DOUBLE, FLOAT, INT64, Emitter
-from ptqlab.ops.integer.scaling import OUTPUT_ATTRIBUTES, emit_guarded, emit_requantize, requantize
+from ptqlab.ops.integer.scaling import OUTPUT_ATTRIBUTES, emit_guarded, emit_requantize, emit_rounded, requantize
 from ptqlab.ops.integer.spec import INT, IntegerOp, output_dtype
 
 # n^2 * variance < 2^62 for int16 codes and n < 2^16; with E up to 2^61 the sum stays below 2^63
@@ -65,7 +65,7 @@ def normalize(attrs: Mapping[str, Any], x: np.ndarray, multiplier: np.ndarray, s
     u = np.maximum(n * squares - total * total + attrs["epsilon"], 1)
     z = _divided(n * rows - total, u, Z_BITS).reshape(x.shape)
     guarded = rescale(z, multiplier, shift.astype(np.int64) - GUARD_BITS) + offset.astype(np.int64)
-    rounded = (guarded + (1 << (GUARD_BITS - 1))) >> GUARD_BITS
+    rounded = (guarded + half(GUARD_BITS)) >> GUARD_BITS
     return clamp(attrs["y_zero_point"] + rounded, attrs["low"], attrs["high"], output_dtype(attrs))
 
 
@@ -128,8 +128,7 @@ def _emit_normalize(e: Emitter) -> ir.Value:
     c = e.op("Sub", e.op("Mul", rows, e.integer("count", DOUBLE)), total)
     z = e.op("Reshape", _emit_divided(e, c, u, Z_BITS), e.op("Shape", x))
     scaled = e.op("Mul", z, e.ratio("multiplier", "shift", GUARD_BITS))
-    guarded = e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5))))
-    return emit_guarded(e, [guarded, e.cast(e.input("offset"), DOUBLE)])
+    return emit_guarded(e, [emit_rounded(e, scaled), e.cast(e.input("offset"), DOUBLE)])
 
 
 def _emit_centred(e: Emitter) -> ir.Value:

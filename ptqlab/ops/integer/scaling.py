@@ -2,7 +2,7 @@
 
 Reference and emitted form stand side by side, so that one can be read against the other.
 `rescale` is defined in `arith.requantize`; here in float64, exact because |v * m| < 2^53:
-    rescale(v, m, s)  =  floor(v * (m * 2^-s) + 0.5)      for s >= 1; for s <= 0 the product is whole already
+    rescale(v, m, s)  =  floor(v * (m * 2^-s) + 1/2)      for s >= 1; for s <= 0 the product is whole already
 """
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from ptqlab.arith import requantize as fixed
 from ptqlab.arith.formats import QType
-from ptqlab.arith.requantize import GUARD_BITS, clamp, rescale
+from ptqlab.arith.requantize import GUARD_BITS, clamp, half, rescale
 from ptqlab.ops.emit import DOUBLE, INT32, Emitter, FastEmitter
 from ptqlab.ops.integer.exact import Accumulator
 from ptqlab.ops.integer.spec import INT, output_dtype
@@ -45,34 +46,38 @@ def emit_requantize(e: Emitter, acc: Accumulator | ir.Value, ratio: ir.Value | N
 
 def _scaled(e: FastEmitter, acc: Accumulator, ratio: tuple[str, str, int],
             offset: int) -> tuple[ir.Value, int, float]:
-    """acc * m * 2^-s + 1/2 + offset as float64, the offset (0 where float64 would not hold the sum), a bound of it."""
+    """acc * m * 2^-s + ROUND + offset as float64; the offset, 0 where float64 would not hold the sum; a bound."""
     multiplier, shift, guard = ratio
     factor = e.factor(multiplier, shift, guard)
     largest = acc.bound * np.abs(factor) + abs(offset) + 1
     fraction = np.maximum(e.arrays[shift].astype(np.int64) - guard, 1)
     kept = offset if np.ldexp(largest, fraction).max(initial=0.0) < 2.0**EXACT_BITS else 0
-    return acc.scaled(factor, 0.5 + kept), kept, float(largest.max(initial=0.0))
+    return acc.scaled(factor, fixed.ROUND + kept), kept, float(largest.max(initial=0.0))
 
 
 def requantize_sum(attrs: Mapping[str, Any], *operands: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
     """y = clamp(zp + ((sum of rescale(v, m, s - G) + 2^(G-1)) >> G)), G = GUARD_BITS"""
     total = sum(rescale(v, m, s.astype(np.int64) - GUARD_BITS) for v, m, s in operands)
-    rounded = (np.asarray(total) + (1 << (GUARD_BITS - 1))) >> GUARD_BITS
+    rounded = (np.asarray(total) + half(GUARD_BITS)) >> GUARD_BITS
     return clamp(attrs["y_zero_point"] + rounded, attrs["low"], attrs["high"], output_dtype(attrs))
 
 
 def emit_requantize_sum(e: Emitter, *operands: tuple[Accumulator | ir.Value, str, str]) -> ir.Value:
-    terms, half = [], 0
+    terms, held = [], 0
     for value, m, s in operands:
         if isinstance(value, Accumulator):
             assert isinstance(e, FastEmitter)
             # the half of the last rounding may come in here: it is a whole number of guarded steps
-            scaled, half, _ = _scaled(e, value, (m, s, GUARD_BITS), 1 << (GUARD_BITS - 1))
+            scaled, held, _ = _scaled(e, value, (m, s, GUARD_BITS), half(GUARD_BITS))
+            terms.append(e.op("Floor", scaled))
         else:
-            product = e.op("Mul", e.cast(value, DOUBLE), e.ratio(m, s, GUARD_BITS))
-            scaled = e.op("Add", product, e.const(np.float64(0.5)))
-        terms.append(e.op("Floor", scaled))
-    return emit_guarded(e, terms, rounded=half > 0)
+            terms.append(emit_rounded(e, e.op("Mul", e.cast(value, DOUBLE), e.ratio(m, s, GUARD_BITS))))
+    return emit_guarded(e, terms, rounded=held > 0)
+
+
+def emit_rounded(e: Emitter, scaled: ir.Value) -> ir.Value:
+    """floor(v + ROUND), the rounding of `rescale`, float64."""
+    return e.op("Floor", e.op("Add", scaled, e.const(np.float64(fixed.ROUND))))
 
 
 def emit_guarded(e: Emitter, terms: list[ir.Value], *, rounded: bool = False) -> ir.Value:
@@ -85,7 +90,7 @@ def emit_guarded(e: Emitter, terms: list[ir.Value], *, rounded: bool = False) ->
 
 def _round_and_saturate(e: Emitter, scaled: ir.Value, *, rounded: bool = False) -> ir.Value:
     # the zero point comes after the floor: 0.5 + zp could cost the last bits of a small `scaled`
-    codes = e.op("Floor", scaled if rounded else e.op("Add", scaled, e.const(np.float64(0.5))))
+    codes = e.op("Floor", scaled) if rounded else emit_rounded(e, scaled)
     if not e.fast or e.attributes["y_zero_point"]:
         codes = e.op("Add", codes, e.integer("y_zero_point", DOUBLE))
     return e.saturate(codes)

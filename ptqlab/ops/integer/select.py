@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from ptqlab.arith.requantize import clamp, rescale
 from ptqlab.ops.emit import DOUBLE, Emitter
-from ptqlab.ops.integer.scaling import OUTPUT_ATTRIBUTES
+from ptqlab.ops.integer.scaling import OUTPUT_ATTRIBUTES, emit_rounded
 from ptqlab.ops.integer.spec import INT, IntegerOp, output_dtype
 
 Choice = Callable[..., np.ndarray]
@@ -41,8 +41,7 @@ def where(attrs: Mapping[str, Any], condition: np.ndarray, a: np.ndarray, b: np.
 
 def _emit_scaled(e: Emitter, name: str) -> ir.Value:
     centred = e.op("Sub", e.codes(name, DOUBLE), e.integer(f"{name}_zero_point", DOUBLE))
-    scaled = e.op("Mul", centred, e.ratio(f"{name}_multiplier", f"{name}_shift"))
-    return e.op("Floor", e.op("Add", scaled, e.const(np.float64(0.5))))
+    return emit_rounded(e, e.op("Mul", centred, e.ratio(f"{name}_multiplier", f"{name}_shift")))
 
 
 def _emit_finish(e: Emitter, chosen: ir.Value) -> ir.Value:
