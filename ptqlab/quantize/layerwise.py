@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -146,8 +146,11 @@ class Search:
 
 
 def _plain(found: Mapping[str, Mapping[int, list[Agreement]]]) -> dict[str, dict[str, list[Any]]]:
-    """What a job found, as JSON holds it."""
-    return {slot: {str(i): [astuple(a) for a in outputs] for i, outputs in c.items()} for slot, c in found.items()}
+    """What a job found, as JSON holds it: the fields in their order (dataclasses.astuple copies each, and is slow)."""
+    return {
+        slot: {str(i): [list(vars(a).values()) for a in outputs] for i, outputs in candidates.items()}
+        for slot, candidates in found.items()
+    }
 
 
 def _shares(racing: Mapping[str, tuple[int, ...]], workers: int, samples: int) -> list[dict[str, tuple[int, ...]]]:
@@ -192,11 +195,17 @@ def _beaten(
 def _shares_in_loss(samples: Sequence[list[Agreement]], metric: Metric) -> np.ndarray:
     """Each sample's share in the loss, float64 [S]: the jackknife pseudo values of the metric, small is good."""
     sign = -1.0 if metric.higher else 1.0
-    if len(samples) == 1:
-        return np.array([sign * metric.score(samples[0])])
-    whole = sign * metric.score(pooled(samples))
-    without = [sign * metric.score(pooled([*samples[:i], *samples[i + 1 :]])) for i in range(len(samples))]
-    return len(samples) * whole - (len(samples) - 1) * np.array(without)
+    sums = np.array([[(a.aa, a.bb, a.ab, a.dd, a.abs_diff, a.count) for a in outputs] for outputs in samples])
+    whole, count = sums.sum(axis=0), len(samples)
+
+    def loss(outputs: np.ndarray) -> float:
+        return sign * metric.score([
+            Agreement(aa, bb, ab, dd, l1, count=int(n), _exact=True) for aa, bb, ab, dd, l1, n in outputs.tolist()
+        ])
+
+    if count == 1:
+        return np.array([loss(whole)])
+    return count * loss(whole) - (count - 1) * np.array([loss(whole - one) for one in sums])
 
 
 def _size(loss: float, metric: Metric) -> float:

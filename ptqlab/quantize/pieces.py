@@ -58,6 +58,7 @@ class Map:
         self.reads = [tuple(dict.fromkeys(v for v in read_values(n) if v in known)) for n in self.nodes]
         self.outputs = tuple(str(v.name) for v in graph.outputs)
         self.cuts = _spread(self._find_cuts(), len(self.nodes), pieces)
+        self._behind: dict[Cut, list[Head]] = {}
 
     def _find_cuts(self) -> tuple[Cut, ...]:
         last: dict[ir.Value, int] = {}
@@ -117,12 +118,10 @@ class Map:
 
     def behind(self, cut: Cut) -> list[Head]:
         """The float pieces from a cut to the outputs, in order: each runs to the next cut."""
-        pieces: list[Head] = []
-        here: Cut | None = cut
-        while here is not None:
-            pieces.append(self.head((here.tensor,)))
-            here = pieces[-1].end
-        return pieces
+        if cut not in self._behind:
+            first = self.head((cut.tensor,))
+            self._behind[cut] = [first, *(self.behind(first.end) if first.end else [])]
+        return self._behind[cut]
 
 
 def _spread(cuts: tuple[Cut, ...], nodes: int, pieces: int) -> tuple[Cut, ...]:
