@@ -2,7 +2,6 @@
 import json
 import re
 
-import pytest
 from chromium import BROWSER_MARKS, expect
 from lab import (
     MINUTE,
@@ -227,18 +226,19 @@ def test_names_stay_text_and_2000_nodes_are_quick(lab, page):
     assert errors(page) == [] == page.outside == page.complaints
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_notebook_7(notebook7, tmp_path, dark):
+def test_notebook_7(notebook7, tmp_path):
     """`%ptq grid` of a run in a folder draws and edits in Notebook 7, in both themes; without samples it says so."""
     write_notebook(notebook7, "grid.ipynb", COMPILE, "%load_ext ptqlab", "%ptq grid --run run")
     with browse(notebook7) as page:
         open_notebook(page, notebook7, "grid.ipynb")
-        if dark:
-            darken(page)
         page.evaluate(RUN_ALL)
         grid = grid_of(page)
         edit(grid, FIRST, "qtype", "int16")
         expect(cell(grid, FIRST, "qtype")).to_have_text("int16")
         expect(grid.locator(".ptqlab-grid-effect")).to_contain_text("run.grid(data=...)")
-        picture(page, f"grid_notebook7{'_dark' if dark else ''}", tmp_path)
+        picture(page, "grid_notebook7", tmp_path)
+        darken(page)
+        picture(page, "grid_notebook7_dark", tmp_path)
+        edit(grid, SECOND, "qtype", "int16")
+        expect(cell(grid, SECOND, "qtype")).to_have_text("int16")
         assert errors(page) == [] == page.outside == page.complaints
