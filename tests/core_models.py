@@ -493,9 +493,9 @@ def passive_chain() -> Built:
 
 @edge
 def first_output_left_out() -> Built:
-    """An LSTM whose sequence output is left out; only its last state is used."""
+    """An LSTM that stays one (it clips), whose sequence output is left out; only its last state is used."""
     nodes = [
-        node("LSTM", ["x", "W", "R"], ["", "yh"], "lstm", hidden_size=2),
+        node("LSTM", ["x", "W", "R"], ["", "yh"], "lstm", hidden_size=2, clip=50.0),
         node("Squeeze", ["yh", "ax"], "q", "squeeze"),
         node("MatMul", ["q", "w"], "y", "matmul"),
     ]

@@ -8,7 +8,9 @@ UNKNOWN_OPERATOR = "{op} runs in float on the CPU: ptqlab has no integer kernel 
 # operator -> (why, source)
 CONTROL = "the BPU runs a fixed list of operators; what depends on data at run time is for the CPU"
 LENGTH = "the length of its output depends on the data, and the BPU wants fixed shapes"
-RECURRENT = "it is not split into MatMul and vector operators yet, as the vendor's tool does"
+RECURRENT = ("the optimizer writes at most 64 steps with constant weights and the usual activations out as MatMul and "
+             "vector operators; it could not here")
+PLAIN_RNN = "it is not split into MatMul and vector operators, as LSTM and GRU are"
 INDICES = "it computes with indices, which are never quantized"
 FOLDED = "it is folded into constants or removed by the optimizer; what is left of it could not be"
 NO_KERNEL = "ptqlab has no integer kernel for it"
@@ -16,7 +18,8 @@ X5_CPU = "the older BPU has no such operator either (documented for X5)"
 REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("If", "Loop", "Scan"), (CONTROL, "our definition")),
     **dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), (LENGTH, "our definition")),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), (RECURRENT, "documented")),
+    **dict.fromkeys(("LSTM", "GRU"), (RECURRENT, "documented")),
+    "RNN": (PLAIN_RNN, "our definition"),
     **dict.fromkeys(("IsNaN", "IsInf"), ("integers hold neither NaN nor Inf", "our definition")),
     **dict.fromkeys(("Shape", "Size", "Range", "ConstantOfShape", "Constant", "Dropout", "BatchNormalization"),
                     (FOLDED, "documented")),

@@ -17,6 +17,7 @@ from ptqlab.passes.eliminate import MergeReshapes, MergeTransposes, RemoveDeadNo
 from ptqlab.passes.fold import ConstantsToInitializers, FoldConstants, FoldShapes
 from ptqlab.passes.fuse import FuseAffine, FuseMatMulBias, FusePad
 from ptqlab.passes.patterns import FuseHardActivation, FuseNormalization, FuseSoftmax
+from ptqlab.passes.recurrent import SplitRecurrent
 from ptqlab.passes.replace import (
     ReplaceArithmetic,
     ReplaceFlatten,
@@ -35,7 +36,19 @@ PIPELINE: tuple[tuple[str, tuple[Pass, ...]], ...] = (
     # what computes nothing would hide neighbours from each other
     ("eliminate", (RemoveNoOps(), MergeTransposes(), MergeReshapes(), RemoveDeadNodes())),
     # one spelling, so that fusing knows one pattern each; pads and factors then go into the weights
-    ("fuse", (ReplaceEinsum(), UnifyGemm(), SplitGemm(), FuseMatMulBias(), FusePad(), FuseAffine(), RemoveDeadNodes())),
+    (
+        "fuse",
+        (
+            SplitRecurrent(),
+            ReplaceEinsum(),
+            UnifyGemm(),
+            SplitGemm(),
+            FuseMatMulBias(),
+            FusePad(),
+            FuseAffine(),
+            RemoveDeadNodes(),
+        ),
+    ),
     # what is still there in a form the BPU does not have; after fusing, which wants BatchNormalization whole.
     # Clip in one spelling, then patterns, so that they need not know every spelling of arithmetic.
     (

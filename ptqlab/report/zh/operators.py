@@ -166,8 +166,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "BPU 执行固定的算子序列；取决于运行时数据的部分只能放在 CPU 上"),
     ("the length of its output depends on the data, and the BPU wants fixed shapes",
      "其输出长度取决于数据，而 BPU 要求固定形状"),
-    ("it is not split into MatMul and vector operators yet, as the vendor's tool does",
-     "尚未像厂商工具那样拆分成 MatMul 和向量算子"),
+    ("the optimizer writes at most 64 steps with constant weights and the usual activations out as MatMul and "
+     "vector operators; it could not here",
+     "优化器会把不超过 64 步、权重为常量且激活函数为默认的循环层展开为 MatMul 与向量算子；此处无法展开"),
+    ("it is not split into MatMul and vector operators, as LSTM and GRU are",
+     "它不像 LSTM 和 GRU 那样拆分为 MatMul 与向量算子"),
     ("it computes with indices, which are never quantized", "它处理的是索引，索引从不量化"),
     ("it is folded into constants or removed by the optimizer; what is left of it could not be",
      "它通常由优化器折叠成常量或删除；剩下的这个无法处理"),
