@@ -87,7 +87,7 @@ def html(result: TuneResult) -> str:
                    + "".join(f"<td>{escape(printable(c))}</td>" for c in row) + "</tr>" for row in rows)
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>Tuning report</title><style>{STYLE}</style>"
-        "<h1>Tuning report</h1>" + "".join(f"<p>{escape(p)}</p>" for p in paragraphs(result))
+        "<h1>Tuning report</h1>" + "".join(f"<p>{escape(p.replace('`', ''))}</p>" for p in paragraphs(result))
         + figure_svg(result.plot())
         + f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><h2>quant_config</h2>"
         f"<pre>{escape(json.dumps(result.quant_config, indent=2))}</pre></html>\n")
