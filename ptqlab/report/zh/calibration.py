@@ -71,7 +71,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("no thresholds in it", "其中没有阈值"),
     ("tensors with thresholds", "带阈值的张量"),
     ("thresholds, a few bytes per tensor", "阈值（每个张量只占几个字节）"),
-    ("not JSON: {error}", "不是 JSON：{error}"),
+    ("not JSON: {error}", "不是 JSON：{error|any}"),
     ("an object of tensors", "由张量组成的 JSON 对象"),
     ("a positive number T, or [low, high] with low <= 0 <= high", "正数 T，或 [low, high] 且 low <= 0 <= high"),
     ("no ONNX model: {error}", "不是 ONNX 模型：{error|any}"),

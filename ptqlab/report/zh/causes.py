@@ -56,7 +56,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a calibrated model", "校准模型"),
     ("give <prefix>_calibrated_model.onnx of a compile run",
      "请给出某次 compile 运行的 <prefix>_calibrated_model.onnx"),
-    ("HzCalibration nodes that cannot be read: {error}", "HzCalibration 节点无法读取：{error}"),
+    ("HzCalibration nodes that cannot be read: {error}", "HzCalibration 节点无法读取：{error|any}"),
     ("a calibrated model as ptqlab wrote it", "由 ptqlab 写出的校准模型"),
     ("compile again", "重新编译"),
     # ptqlab/debug/raising.py
@@ -75,7 +75,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
      "样本目录、{input: folder} 或 {input: [array, ...]}"),
     ("no metric", "没有给出指标"),
     ("a whole number from 1, or None for all", "不小于 1 的整数，或用 None 表示全部"),
-    ("cannot write: {strerror}", "无法写入：{strerror}"),
+    ("cannot write: {strerror}", "无法写入：{strerror|any}"),
     ("a place that can be written to", "可以写入的位置"),
     ("choose another one", "换一个位置"),
     # ptqlab/debug/variants.py

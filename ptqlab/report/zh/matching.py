@@ -20,7 +20,7 @@ WORD = re.compile(r"[A-Za-z_]+")
 # so little literal text fits too much: what fills the holes must then be names, or messages
 WEAK = 12
 # bounds on what is looked at: a text may come from a file
-DEEPEST, LONGEST, MOST_PARTS = 5, 4000, 16
+DEEPEST, LONGEST, MOST_PARTS, MOST_PLACES = 5, 4000, 16, 8
 # Chinese with its marks; Chinese words alone; what is set off from them by a space
 CHINESE, IDEOGRAPH = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]"), re.compile(r"[\u4e00-\u9fff]")
 BESIDE = re.compile(r"[\w/$%.*<\[{-]", re.ASCII)
@@ -174,6 +174,8 @@ class _Reading:
         """The Chinese pattern with its holes filled; None where a weak pattern would take in what is no name."""
         told = {n: self.any(value, depth + 1) if " " in value.strip() else None for n, value in values.items()}
         told |= {n: Told(word, 0, complete=True) for n in pattern.single if (word := self.table.words.get(values[n]))}
+        # what others say is not translated by halves
+        told |= {n: None for n in pattern.free if (part := told[n]) and not part.complete}
         plain = all(told[name] or name in ONLY or name in pattern.free or not value or PLAIN.fullmatch(value)
                     for name, value in values.items())
         if pattern.weight < WEAK and not plain:
@@ -194,8 +196,11 @@ class _Reading:
     def pieces(self, text: str, depth: int) -> Told | None:
         """A text of several messages: sentences, parts between semicolons, or a place and what is said of it."""
         tries = [self.joined(text, split, joint, depth) for split, joint in ((". ", "。"), ("; ", "；"))]
+        tries.append(self.bracketed(text, depth))
         at = text.find(": ")
-        while at >= 0 and len(tries) < MOST_PARTS:
+        for _ in range(MOST_PLACES):
+            if at < 0:
+                break
             head = self.whole(text[: at + 1], depth + 1)
             if head is None or not head.text.endswith("："):
                 head = self.whole(text[:at], depth + 1)
@@ -234,7 +239,23 @@ class _Reading:
         """A part as one message, with its full stop or without, or as a place and what is said of it."""
         if split == ". " and (told := self.whole(piece + ".", depth + 1)):
             return told
-        return self.whole(piece, depth + 1) or (self.pieces(piece, depth + 1) if ": " in piece else None)
+        several = ": " in piece or piece.endswith(")")
+        return self.whole(piece, depth + 1) or (self.pieces(piece, depth + 1) if several else None)
+
+    def bracketed(self, text: str, depth: int) -> Told | None:
+        """Names with what is said of each in brackets behind it."""
+        if not text.endswith(")") or not 1 <= text.count(" (") <= MOST_PARTS:
+            return None
+        out, score = [], 0
+        for item in text[:-1].split("), "):
+            name, _, said = item.partition(" (")
+            told = self.whole(f"({said})", depth + 1) or self.whole(said, depth + 1)
+            if told is None:
+                out.append(f"{item})")
+            else:
+                out.append(_beside(name, told.text if told.text.startswith("（") else f"（{told.text}）"))
+                score += told.score
+        return Told(", ".join(out), score) if score else None
 
 
 def _beside(left: str, right: str) -> str:

@@ -79,7 +79,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("a list of node names, at least one", "节点名称的列表，至少一个"),
     ('write e.g. "inputs": ["first_node"], "outputs": ["last_node"]',
      '例如写 "inputs": ["first_node"], "outputs": ["last_node"]'),
-    ('write {"qtype": "{value}"}', '写 {"qtype": "{value}"}'),
+    ('write {"qtype": "{value}"}', '写 {"qtype": "{value|any}"}'),
     ("{key} beside {seen}", "{key} 与 {seen} 同时出现"),
     ("one of the two: both mean input {index}", "二者取其一：都指输入 {index}"),
     ("keep one", "只保留一个"),

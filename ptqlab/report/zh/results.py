@@ -14,7 +14,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("no file {pattern}", "没有 {pattern} 文件"),
     ("records of {n_found} models: {names}", "有 {n_found} 个模型的记录：{names}"),
     ("load the file, such as {found}", "指定要加载的文件，例如 {found}"),
-    ("cannot be read: {__name__}", "无法读取：{__name__}"),
+    ("cannot be read: {kind}", "无法读取：{kind|any}"),
     ("a number or null", "一个数或 null"),
     ("a list of texts", "文本列表"),
     # ptqlab/result/debugging.py

@@ -122,7 +122,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("Opening a model", "打开模型"),
     ("output '{name}'", "输出 '{name}'"),
     ("no such output", "没有这个输出"),
-    ("it cannot be run: {__name__}: {error}", "无法运行：{__name__}：{error}"),
+    ("it cannot be run: {kind}: {error}", "无法运行：{kind}：{error|any}"),
     ("a file as ptqlab wrote it", "与 ptqlab 写出时一致的文件"),
     ("compile the model again; if the file is new, this is a bug in ptqlab",
      "重新编译模型；如果文件是新生成的，则是 ptqlab 的缺陷"),

@@ -77,6 +77,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("found unexpected end of stream", "文本没有结束就到了文件末尾"),
     ("could not find expected ':'", "缺少 ':'"), ("but found another document", "文件中有多个文档"),
     ("expected <block end>, but found {what}", "此处应结束，却有 {what}"),
+    ("samples that did not set the steps came out no better with them", "在未参与确定步长的样本上并没有更好"),
     # places
     ("keyword  {path}", "关键字  {path}"), ("keyword", "关键字"),
     # argparse
