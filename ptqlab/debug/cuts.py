@@ -192,9 +192,10 @@ class Effects:
 
     def piece(self, piece: Slice, optimise: bool) -> Session:
         """The session of a float slice, made once."""
-        if piece not in self._slices:
-            self._slices[piece] = self.slicer.session(piece.nodes, piece.results, optimise=optimise)
-        return self._slices[piece]
+        held = self._slices.get(piece)
+        if held is None:
+            held = self._slices[piece] = self.slicer.session(piece.nodes, piece.results, optimise=optimise)
+        return held
 
 
 class Prepared:
@@ -235,8 +236,8 @@ class Prepared:
                 made |= zip(piece.results, runner.run(None, feeds), strict=True)
         if self.samples == 1:
             self.tasks[label] = None
-            while len(self.sessions) > KEPT:
-                self.sessions.pop(next(iter(self.sessions)), None)
+            for old in list(self.sessions)[:-KEPT]:
+                self.sessions.pop(old, None)
         return {o: made.get(o, known.values[o]) for o in self.effects.outputs}
 
     def _task(self, head: Slice, behind: tuple[Slice, ...], choice: Choice) -> _Task:
@@ -245,13 +246,14 @@ class Prepared:
         if plan.inside:
             whole = partial_model(effects.network, choice, head.sides, head.results)
             return _Task(head, session(whole), {}, behind)
-        if plan.key not in self.sessions:
+        held = self.sessions.get(plan.key)  # threads share them, and drop old ones
+        if held is None:
             # it runs once per sample: onnxruntime would need longer to optimise it than that gains
             made = effects.slicer.session(head.nodes, head.results, fed=plan.labels, constants=plan.constants,
                                           halves=plan.halves, optimise=False)
             # what the key knows by id is kept alive with it
-            self.sessions[plan.key] = (choice, made)
-        return _Task(head, self.sessions[plan.key][1], plan.feeds, behind)
+            held = self.sessions[plan.key] = (choice, made)
+        return _Task(head, held[1], plan.feeds, behind)
 
 
 class _Plan:
