@@ -262,6 +262,21 @@ def test_a_weak_pattern_takes_names_only():
     assert table.translate("operand w for Conv, Gemm") == "operand w for Conv, Gemm"
 
 
+def test_what_others_say_is_left_whole():
+    """Text of an error that is not ours fills a hole marked `any` as it is, unless all of it has a pair."""
+    assert translate("cannot be read: EOF: reading array header, expected 65535 bytes got 1") == (
+        "无法读取：EOF: reading array header, expected 65535 bytes got 1")
+    assert translate("cannot write: No space left on device") == "无法写入：磁盘空间不足"
+
+
+def test_what_stands_in_brackets_behind_names():
+    """A list of names, each with what is said of it in brackets, keeps its names."""
+    table = Table([("all zero: {named}", "全为零：{named}"), ("channel {n} is dead", "通道 {n} 已失效")], {})
+    assert table.translate("all zero: a (channel 3 is dead), b c (channel 0 is dead)") == (
+        "全为零：a（通道 3 已失效）, b c（通道 0 已失效）")
+    assert table.translate("all zero: a (3), b (0)") == "全为零：a (3), b (0)"
+
+
 def test_a_pattern_fits_by_its_pieces():
     """Literal pieces in order, the first at the start, the last at the end; a hole named n takes digits only."""
     pattern = Pattern.of("{x} of {y} samples: {z}", "")

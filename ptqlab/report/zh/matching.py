@@ -25,8 +25,8 @@ DEEPEST, LONGEST, MOST_PARTS, MOST_PLACES = 5, 4000, 16, 8
 CHINESE, IDEOGRAPH = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]"), re.compile(r"[\u4e00-\u9fff]")
 BESIDE = re.compile(r"[\w/$%.*<\[{-]", re.ASCII)
 DTYPES = "float|float16|float32|double|bool|string|untyped|bfloat16|complex64|complex128"
-# names, numbers and quoted text, one or a list of them, each with its type and shape perhaps
-ITEM = rf"(?:'[^']*'|\"[^\"]*\"|\S+)(?: (?:u?int\d+|{DTYPES}))?(?: \[[^\]]*\])?"
+# names, numbers and quoted text, one or a list of them, each with its type and shape or a word in brackets perhaps
+ITEM = rf"(?:'[^']*'|\"[^\"]*\"|\S+)(?: (?:u?int\d+|{DTYPES}))?(?: \[[^\]]*\]| \([^ ()]*\))?"
 PLAIN = re.compile(rf"{ITEM}(?:(?:,| or| and) {ITEM})*")
 # what a hole of this name takes, and nothing else
 ONLY = {"n": re.compile(r"\d+"), "dtype": re.compile(rf"u?int\d+|{DTYPES}")}

@@ -69,6 +69,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{given} is {path} (from the folder of the YAML)", "{given} 即 {path}（相对于 YAML 所在目录）"),
     ("{names}, or any key of the YAML", "{names}，或 YAML 的任意键"), ("holds {values}", "含有 {values}"),
     ("write input_shape: {example} with a number for each N", "写 input_shape: {example}，每个 N 换成数字"),
+    # what the operating system says
+    ("No such file or directory", "没有这个文件或目录"), ("Permission denied", "没有权限"),
+    ("Not a directory", "不是目录"),
+    ("Is a directory", "是目录"), ("No space left on device", "磁盘空间不足"), ("File name too long", "文件名过长"),
+    ("Read-only file system", "文件系统只读"),
     # what the YAML parser says
     ('{problem} in "{line}"', '{problem}，在 "{line|any}" 中'),
     ("mapping values are not allowed here", "此处不能是映射（多了冒号，或缩进不对）"),
