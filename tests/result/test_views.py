@@ -1,5 +1,8 @@
 """The views of a real run: the digits network, compiled once."""
+import _thread
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -7,7 +10,8 @@ from records import digits_record
 
 import ptqlab
 from ptqlab.cli.main import main
-from ptqlab.errors import PtqError
+from ptqlab.debug import accumulate
+from ptqlab.errors import Interrupted, PtqError
 from ptqlab.examples import digits
 from ptqlab.report import words
 from ptqlab.result.compiled import CompileResult
@@ -76,6 +80,23 @@ def test_accumulated_error(run):
     assert list(whole)[-1] == "/softmax/Softmax"
     assert whole["/softmax/Softmax"] == pytest.approx(run.outputs["Calibrated Cosine"][0], abs=1e-4)
     assert len(run.plot_error(samples=None, at=NODE).layout.shapes) == 1
+
+
+def test_stop_is_heard_between_samples(run, monkeypatch):
+    """The stop button ends a figure that is computed at its next sample; the next call computes it."""
+    started, measured = threading.Event(), accumulate.agreement
+
+    def slow(a, b):
+        started.set()
+        time.sleep(0.002)
+        return measured(a, b)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(accumulate, "agreement", slow)
+        threading.Thread(target=lambda: (started.wait(), _thread.interrupt_main()), daemon=True).start()
+        with pytest.raises(Interrupted, match="stopped in stage 'accumulated error'"):
+            run.plot_error(metric="mre", samples=None)
+    assert len(run.plot_error(metric="mre", samples=1).data) == 3
 
 
 def test_timeline(run):
