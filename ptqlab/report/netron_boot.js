@@ -15,6 +15,14 @@
     let view = null;
     let quiet = false;       // what the page around selects, it knows; an echo would answer a question of before
 
+    // Netron focuses its graph when it is drawn; who types elsewhere on the page goes on typing there
+    const takeFocus = HTMLElement.prototype.focus;
+    HTMLElement.prototype.focus = function(...options) {
+        if (document.hasFocus()) {
+            takeFocus.apply(this, options);
+        }
+    };
+
     const say = (message) => port?.postMessage(message);
     const fail = (error) => {
         const text = String(error?.message ?? error);

@@ -10,6 +10,11 @@ function dark() {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+/** A word nobody can guess; randomUUID is not there for labs that are reached by plain http. */
+function token() {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
+}
+
 function made(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   // keys are for what has the focus; the lab looks for its shortcuts at the focused element first
@@ -31,7 +36,14 @@ function drawBar(bar, { words, stages, colors, stage, color, around, hops }, sta
   const number = made("input", { name: "hops", type: "number", min: 0, max: 99, value: hops });
   const cut = made("button", { name: "cut", type: "button", textContent: words.cut, disabled: !state.selected.length });
   cut.addEventListener("click", () => ask({ around: state.selected[0], hops: Number(number.value) }));
-  number.addEventListener("change", () => around !== null && ask({ hops: Number(number.value) }));
+  let asked = number.value;
+  const reach = () => {
+    if (around === null || number.value === asked) return;
+    asked = number.value;
+    ask({ hops: Number(asked) });
+  };
+  number.addEventListener("change", reach);
+  number.addEventListener("keydown", (event) => event.key === "Enter" && reach());
   const whole = made("button", { name: "whole", type: "button", textContent: words.whole, hidden: around === null });
   whole.addEventListener("click", () => ask({ around: null }));
   state.cut = cut;
@@ -44,7 +56,7 @@ function drawBar(bar, { words, stages, colors, stage, color, around, hops }, sta
 
 export default {
   async render({ model, el }) {
-    const id = crypto.randomUUID();
+    const id = token();
     const head = made("div", { className: "ptqlab-head" });
     const bar = made("div", { className: "ptqlab-bar" });
     const legend = made("div");
@@ -53,7 +65,7 @@ export default {
     status.setAttribute("role", "status");
     el.classList.add("ptqlab-graph");
     el.append(head, bar, legend, place, status);
-    const state = { port: null, selected: [], cut: null };
+    const state = { port: null, selected: [], cut: null, loading: "" };
     const release = ownKeys(el);
 
     const tell = (text, level = "") => {
@@ -74,7 +86,7 @@ export default {
         select(message.names);
         model.send({ kind: "selected", names: message.names });
       } else if (message.type === "ready") {
-        tell("");
+        if (status.textContent === state.loading) tell("");  // what was refused meanwhile stays
         el.dataset.ready = message.nodes;
         el.dataset.ms = message.ms;
         model.send({ kind: "ready", nodes: message.nodes });
@@ -95,11 +107,12 @@ export default {
       state.selected = shown.focus;
       drawBar(bar, content, state, ask);
       legend.innerHTML = content.legend;  // made by Python, escaped there
-      tell(content.words.loading);
+      state.loading = content.words.loading;
+      tell(state.loading);
       const frame = made("iframe", { title: `Netron: ${shown.title}` });
       frame.setAttribute("sandbox", "allow-scripts allow-downloads");
       frame.style.height = `${model.get("height")}px`;
-      frame.srcdoc = files.html.replaceAll("{nonce}", crypto.randomUUID());
+      frame.srcdoc = files.html.replaceAll("{nonce}", token());
       const loaded = new Promise((resolve) => frame.addEventListener("load", resolve, { once: true }));
       place.replaceChildren(frame);
       await loaded;
@@ -111,7 +124,7 @@ export default {
       frame.contentWindow.postMessage({ type: "init", modules: files.modules, worker: files.worker, json: files.json,
         model: view, ...shown }, "*", [channel.port2]);
       setTimeout(() => {
-        if (status.textContent === content.words.loading) tell(content.words.slow, "error");
+        if (status.textContent === state.loading) tell(content.words.slow, "error");
       }, STARTS_WITHIN);
     };
 
