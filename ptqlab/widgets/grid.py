@@ -205,13 +205,14 @@ class QuantGrid(View):
 
     # ------------------------------------------------------------------ the page
 
-    def _send_rows(self) -> None:
+    def _send_rows(self, to: str = "") -> None:
+        """All rows, to one view of the page or to all."""
         with self._session.lock:
-            rows, record = self.rows, self._session.run.record
+            rows = self.rows
             self._sent = {row["id"]: row for row in rows}
             about = grid_page.header(self._level, rows, self._session)
             packed = gzip.compress(json.dumps(rows).encode("utf-8"), 6)
-            self.send({"kind": "rows", **about, **self._state(), "model_id": self.model_id, "model": record.model},
+            self.send({"kind": "rows", **about, **self._state(), "model_id": self.model_id, "to": to},
                       [packed])
 
     def _send_changed(self) -> None:
@@ -246,7 +247,7 @@ class QuantGrid(View):
 
     def _hear(self, kind: str, message: Mapping[str, Any]) -> None:
         if kind == "open":
-            self._send_rows()
+            self._send_rows(view_of(message))
             if self._session.placed is not None:
                 self._measured()
                 return
@@ -285,7 +286,7 @@ class QuantGrid(View):
 
     def _hear_export(self, message: Mapping[str, Any]) -> None:
         name = f"{self._session.run.record.model}_quant_config.json"
-        self.send({"kind": "file", "name": name, "text": self._session.exported()})
+        self.send({"kind": "file", "name": name, "text": self._session.exported(), "to": view_of(message)})
 
     def _hear_load(self, message: Mapping[str, Any]) -> None:
         text = str(message.get("text"))
@@ -331,6 +332,11 @@ class QuantGrid(View):
         session = self._session
         return (f"QuantGrid({shorten(session.run.record.model)!r}, {len(session.facts.rows)} nodes, "
                 f"{len(session.changes)} changes)")
+
+
+def view_of(message: Mapping[str, Any]) -> str:
+    """The view of the page that a message came from; an answer names it again."""
+    return shorten(message.get("to", ""), 64)
 
 
 #: what the page may ask of an open model

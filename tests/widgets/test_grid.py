@@ -163,8 +163,9 @@ def test_subgraphs_are_rows_of_their_own(grid, page):
 
 def test_the_page_gets_rows_packed_and_then_only_what_changes(grid, page):
     """A page that opens gets all rows in one packed buffer; an edit sends the rows that differ and the effect."""
-    ask(grid, kind="open")
+    ask(grid, kind="open", to="view 1")
     message, = page.of("rows")
+    assert message["to"] == "view 1"
     assert len(message["rows"]) == 28
     assert message["columns"][:5] == ["Node", "NodeType", "ON", "qtype", "Granted"]
     assert message["model_id"] == grid.model_id
@@ -244,8 +245,9 @@ def test_export_has_the_fewest_rules_and_asks_the_same(grid, page, tmp_path):
     for row in grid.rows:
         asked, again = (quant.for_node(row["id"], row["NodeType"], (), 2) for quant in (whole, least))
         assert replace(asked, origins={}) == replace(again, origins={})
-    ask(grid, kind="export")
-    assert page.of("file") == [{"kind": "file", "name": "digits_quant_config.json", "text": path.read_text()}]
+    ask(grid, kind="export", to="view 1")
+    assert page.of("file") == [
+        {"kind": "file", "name": "digits_quant_config.json", "text": path.read_text(), "to": "view 1"}]
     other = QuantGrid(digits_of[0], compiling())
     other.load(path)
     assert other.quant_config == made

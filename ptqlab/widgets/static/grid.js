@@ -41,7 +41,7 @@ function behind(field, value, largest) {
 
 class Grid {
   constructor(model, el) {
-    Object.assign(this, { model, el, head: null, table: null, pending: [], focus: null, largest: 0 });
+    Object.assign(this, { model, el, id: crypto.randomUUID(), head: null, table: null, pending: [], focus: null, largest: 0 });
     this.style = made("style");
     this.bar = made("div", { className: "ptqlab-grid-bar" });
     this.effect = made("div", { className: "ptqlab-grid-effect" });
@@ -55,11 +55,12 @@ class Grid {
     this.release = ownKeys(el, isUndo);
     this.queue = Promise.resolve();
     this.hear = (message, buffers) => {
+      if (message.to && message.to !== this.id) return;  // an answer to another view of the same grid
       // one after the other: unpacking rows takes a moment, and what follows speaks of them
       this.queue = this.queue.then(() => this[`on_${message.kind}`]?.(message, buffers)).catch((error) => this.say("error", String(error)));
     };
     model.on("msg:custom", this.hear);
-    model.send({ kind: "open" });
+    model.send({ kind: "open", to: this.id });
   }
 
   destroy() {
@@ -251,7 +252,7 @@ class Grid {
     this.apply = button("apply", () => this.model.send({ kind: "apply" }));
     this.stop = button("stop", () => this.model.send({ kind: "stop" }));
     this.apply.className = "ptqlab-grid-apply";
-    this.export = button("export", () => this.model.send({ kind: "export" }));
+    this.export = button("export", () => this.model.send({ kind: "export", to: this.id }));
     const file = made("input", { type: "file", accept: ".json", hidden: true });
     file.onchange = async () => {
       if (file.files.length) this.model.send({ kind: "load", text: await file.files[0].text() });
