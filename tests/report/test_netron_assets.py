@@ -57,7 +57,8 @@ def test_the_private_names_that_the_boot_script_uses_exist():
                  "async message(", "openURL(", "browser.Context = class", "window.exports.browser = browser"):
         assert name in modules["browser"], name
     for name in ("viewGraph.build(", "selectionchange", "activate(value, source)", "scrollTo(selection, behavior)",
-                 "this._menu = ", "unregister(", "async popTarget(", "this._path = ", "async attach(", "return 'graph-node'", "netron:attachment"):
+                 "this._menu = ", "unregister(",
+                 "async popTarget(", "this._path = ", "async attach(", "return 'graph-node'", "netron:attachment"):
         assert name in modules["view"], name
     for name in ("build(document, origin)", "add(id, classes)", "this.text = ", "this.blocks = []"):
         assert name in modules["grapher"], name
