@@ -37,6 +37,11 @@ async function moduleOf(model, set, name) {
   return page.modules.get(key);
 }
 
+/** A word nobody can guess; randomUUID is not there for labs that are reached by plain http. */
+function token() {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
+}
+
 /** Hide the static form that stands before a widget which is alive. `id` is the widget's model_id. */
 function hideStatic(id) {
   for (const form of document.querySelectorAll(`.ptqlab-static[data-ptqlab="${CSS.escape(id)}"]`)) form.hidden = true;

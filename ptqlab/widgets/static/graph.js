@@ -10,11 +10,6 @@ function dark() {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** A word nobody can guess; randomUUID is not there for labs that are reached by plain http. */
-function token() {
-  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
-}
-
 function made(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   // keys are for what has the focus; the lab looks for its shortcuts at the focused element first

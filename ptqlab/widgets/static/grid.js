@@ -41,7 +41,7 @@ function behind(field, value, largest) {
 
 class Grid {
   constructor(model, el) {
-    Object.assign(this, { model, el, id: crypto.randomUUID(), head: null, table: null, pending: [], focus: null, largest: 0 });
+    Object.assign(this, { model, el, id: token(), head: null, table: null, pending: [], focus: null, largest: 0 });
     this.style = made("style");
     this.bar = made("div", { className: "ptqlab-grid-bar" });
     this.effect = made("div", { className: "ptqlab-grid-effect" });
