@@ -11,7 +11,8 @@ HEAVY = ["pandas", "plotly", "onnx", "onnxruntime", "onnx_ir", "ipywidgets", "ya
 
 
 def modules_after(code: str) -> dict:
-    """Runs `code` in a fresh interpreter; returns its CPU seconds, which a busy machine stretches little, and which heavy modules it imported."""
+    """Runs `code` in a fresh interpreter; returns its CPU seconds, which a busy machine stretches little, and the heavy
+    modules that it imported."""
     script = f"""
 import json, sys, time
 import IPython.core.interactiveshell as base
