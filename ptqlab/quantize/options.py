@@ -141,7 +141,13 @@ def by_channel(threshold: Threshold, method: Method, reach: Reach) -> Threshold:
 
 
 def clipped_share(seen: Observer, low: float, high: float) -> float:
-    """Share of the values outside of [low, high]; whole bins of the histogram, 0.0 without one."""
+    """Share of the values outside of [low, high]; whole bins of the histogram, 0.0 without one.
+
+    Outside means by more than half a step of int8: a nearer value is rounded to the code at the end and loses no more
+    than any other, such as values at a minimum that the zero point moved by a part of a step.
+    """
+    half = (high - low) / 510
+    low, high = low - half, high + half
     if seen.histogram is None or (seen.low >= low and seen.high <= high):
         return 0.0
     histogram = seen.histogram

@@ -60,6 +60,15 @@ def test_clipped() -> None:
     assert shares and all(9.0 < share < 11.0 for share in shares)
 
 
+@pytest.mark.parametrize("least", [-0.37, -0.75, -2.0])
+def test_values_on_the_minimum_are_not_cut(least: float) -> None:
+    """Most values on the minimum of an asymmetric range: the zero point moves the end by a part of a step, which
+    rounds them and cuts nothing."""
+    flat = [np.where(s < 0, least, s).astype(f32) for s in samples()]
+    told = findings(flat, {"activation": {"calibration_type": "mse", "asymmetric": True}})
+    assert "PTQ522" not in told
+
+
 def test_few_codes() -> None:
     """One value a hundred times larger than all others leaves them a code or two."""
     spiked = samples()
