@@ -20,8 +20,6 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # ptqlab/quantize/confirm.py
     ("one step for all channels:", "所有通道共用一个步长："),
     ("a reader takes one step for all channels", "有读取者只接受所有通道共用一个步长"),
-    ("per_channel was asked for {n_asked} tensors; {n_kept} keep one step for all channels ({named})",
-     "对 {n_asked} 个张量要求了 per_channel；其中 {n_kept} 个仍是所有通道共用一个步长（{named}）"),
     ("one step for all channels: samples that did not set the steps came out no better with them",
      "所有通道共用一个步长：在未参与确定步长的样本上，逐通道并没有更好"),
     # ptqlab/quantize/correction.py
