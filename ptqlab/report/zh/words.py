@@ -69,6 +69,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("{given} is {path} (from the folder of the YAML)", "{given} 即 {path}（相对于 YAML 所在目录）"),
     ("{names}, or any key of the YAML", "{names}，或 YAML 的任意键"), ("holds {values}", "含有 {values}"),
     ("write input_shape: {example} with a number for each N", "写 input_shape: {example}，每个 N 换成数字"),
+    ("{verb}, or {again} -o FILE.html writes a page", "{verb}，或用 {again} -o FILE.html 写成网页"),
     # what the operating system says
     ("No such file or directory", "没有这个文件或目录"), ("Permission denied", "没有权限"),
     ("Not a directory", "不是目录"),
