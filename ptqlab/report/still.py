@@ -1,4 +1,4 @@
-"""Figures as still drawings (svg): what plotly needs a browser for, in one file that any viewer opens.
+"""Figures as still drawings (svg and png): what plotly needs a browser for, in one file that any viewer opens.
 
 Draws what the figures of the debugger and of tuning are made of: lines, marks, bars, boxes with given quantiles,
 heatmaps, vertical lines. Text in a figure is escaped for plotly; here it is taken back and escaped for svg.
@@ -58,6 +58,13 @@ class _Axis:
         unit = next(size * m for m in (1, 2, 5, 10) if size * m >= raw * 0.999)
         first, last = math.ceil(self.low / unit - 1e-9), math.floor(self.high / unit + 1e-9)
         return [(self(i * unit), f"{i * unit:.10g}") for i in range(first, last + 1)]
+
+
+def figure_png(figure: go.Figure) -> bytes:
+    """The same drawing as a png of twice the size in pixels; letters are drawn in the fonts of the system."""
+    import resvg_py
+
+    return bytes(resvg_py.svg_to_bytes(svg_string=figure_svg(figure), zoom=2.0))
 
 
 def figure_svg(figure: go.Figure) -> str:

@@ -18,7 +18,7 @@ from ptqlab.debug.source import MetricNames, all_metrics_of, first_samples, fold
 from ptqlab.errors import Finding, PtqError
 from ptqlab.events import Watch
 from ptqlab.report.debug_plots import accumulated_figure
-from ptqlab.report.still import figure_svg
+from ptqlab.report.still import figure_png, figure_svg
 from ptqlab.result.shown import Text
 from ptqlab.workers import session_store
 
@@ -103,7 +103,7 @@ def plot_acc_error(
     non_quantize_node  all but these are quantized; exactly one of the two is given
     metric             cosine-similarity, mse, mre, sqnr or chebyshev
     average_mode       running mean along the graph
-    save_dir           folder for `accumulated_error.html` and `.svg`, None: no files
+    save_dir           folder for `accumulated_error.html`, `.svg` and `.png`, None: no files
     data_num           number of samples, None: all
 
     A flat list gives one curve per entry; a list of lists one per inner list, named partial_qmodel_0, ...
@@ -121,12 +121,14 @@ def plot_acc_error(
 
 
 def write_figure(figure: go.Figure, path: Path) -> Path:
-    """A figure as an html page that needs no network, and as a still drawing beside it."""
+    """A figure as an html page that needs no network, and as still drawings beside it, svg and png."""
     from plotly.offline import get_plotlyjs
 
     script = path.with_name("plotly.min.js")
     if not script.exists():
         atomic_write(script, get_plotlyjs())
     atomic_write(path, figure.to_html(include_plotlyjs="directory", full_html=True))
-    atomic_write(path.with_name(f"{path.name.removesuffix('.html')}.svg"), figure_svg(figure))
+    stem = path.name.removesuffix(".html")
+    atomic_write(path.with_name(f"{stem}.svg"), figure_svg(figure))
+    atomic_write(path.with_name(f"{stem}.png"), figure_png(figure))
     return path

@@ -90,7 +90,7 @@ def sensitivity_analysis(
 
     sensitive_nodes  None: those whose sensitivity is worse than pick_threshold by the metric
     qtype            "float32" (not quantized), "int16", "dual-int16" or "float16"
-    save_dir         folder for `sensitivity_analysis.html` and `.svg`
+    save_dir         folder for `sensitivity_analysis.html`, `.svg` and `.png`
     """
     chosen = metrics_of(metric, "metric")[0]
     network, samples = open_source(model_or_file, calibrated_data)

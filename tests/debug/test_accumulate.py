@@ -50,7 +50,7 @@ def test_figure_and_file(tmp_path):
     figure = debug.plot_acc_error(model, data, "[weight,activation]", save_dir=tmp_path / "out", average_mode=True)
     assert [trace.name for trace in figure.data] == ["weight", "activation"]
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        "accumulated_error.html", "accumulated_error.svg", "plotly.min.js"}
+        "accumulated_error.html", "accumulated_error.svg", "accumulated_error.png", "plotly.min.js"}
     assert debug.plot_acc_error(model, data, non_quantize_node=["fc"], save_dir=None).data[0].name == "fc"
 
 

@@ -1,12 +1,16 @@
 """Figures as still drawings."""
 from __future__ import annotations
 
+import io
 import math
+import re
+import struct
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from skimage.io import imread
 
 from ptqlab.debug.distribution import Values
 from ptqlab.report.debug_plots import (
@@ -17,7 +21,7 @@ from ptqlab.report.debug_plots import (
     heatmap_figure,
 )
 from ptqlab.report.pareto import pareto_figure
-from ptqlab.report.still import figure_svg
+from ptqlab.report.still import figure_png, figure_svg
 
 NS = "{http://www.w3.org/2000/svg}"
 VALUES = Values("w<1>", "weight", np.linspace(-1, 1, 60, dtype=np.float32).reshape(3, 20),
@@ -68,3 +72,15 @@ def test_names_stay_text():
     tree = drawn(heatmap_figure(["n<script>", "b"], ["int8"], [[0.25], [1.0]], "mse", higher=False))
     assert "n<script>" in texts(tree) and "0.25" in texts(tree)
     assert "w<1>: weight" in texts(drawn(distribution_figure(VALUES)))
+
+
+def test_the_png_is_the_drawing():
+    """A png of twice the drawing's size, in whose cells the two colours of a heatmap of two values stand."""
+    figure = heatmap_figure(["a", "b"], ["int8"], [[0.25], [1.0]], "mse", higher=False)
+    tree, data = drawn(figure), figure_png(figure)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == tuple(2 * int(tree.get(k)) for k in ("width", "height"))
+    pixels = imread(io.BytesIO(data))[..., :3]
+    fills = {c.get("fill") for c in tree.iter(f"{NS}rect") if c.get("fill", "").startswith("rgb")}
+    colours = [tuple(int(n) for n in re.findall(r"\d+", fill)) for fill in fills]
+    assert len(colours) == 2 and all((pixels == colour).all(axis=-1).sum() > 1000 for colour in colours)

@@ -40,7 +40,7 @@ def test_pages_of_distributions(tmp_path):
     assert [t.name for t in figures["conv1"].data] == ["float", "quantized", "error", "max |x|"]
     assert len(figures["x_HzCalibration"].layout.shapes) == 2
     assert {p.name for p in (tmp_path / "d").iterdir()} == {
-        *(f"{n}.{kind}" for n in NAMES for kind in ("html", "svg")), "plotly.min.js"}
+        *(f"{n}.{kind}" for n in NAMES for kind in ("html", "svg", "png")), "plotly.min.js"}
     boxes = debug.get_channelwise_data_distribution(model, data, NAMES[:1], save_dir=None)
     assert len(boxes[NAMES[0]].data[0].median) == 8
     with pytest.raises(PtqError, match="axis of"):
@@ -110,7 +110,7 @@ def test_everything_of_a_saved_run(tmp_path):
         p.stem for p in (tree / "data_distribution").glob("*.html")} == {safe_name(n) for n in
                                                                        found["data_distribution"]}
     for place in ("accumulate_error/accumulated_error", "sensitivity_analysis/sensitivity_analysis"):
-        assert all((tree / f"{place}.{kind}").stat().st_size > 500 for kind in ("html", "svg"))
+        assert all((tree / f"{place}.{kind}").stat().st_size > 500 for kind in ("html", "svg", "png"))
     assert len((tree / "node_sensitivity" / "sensitivity_of_weight.log").read_text().splitlines()) > 5
 
 
