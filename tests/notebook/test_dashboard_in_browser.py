@@ -21,12 +21,24 @@ pytestmark = BROWSER_MARKS
 COMPILE = """import ptqlab
 run = ptqlab.compile("example/config.yaml", working_dir="out", progress=False)
 board = run.dashboard()
+board.select("/classifier/Gemm")
 board"""
 NODE, OTHER = "/block2/expand/conv/Conv", "/block1/project/conv/Conv"
 
 
 def row(page, node):
     return page.locator(".ptqlab-heat [role=row]").filter(has_text=node)
+
+
+def seen_in_grid(page, node):
+    """The grid's chosen row is that of the node, and stands in the part that is scrolled to."""
+    chosen = page.locator(".ptqlab-grid .tabulator-row.tabulator-selected")
+    expect(chosen).to_contain_text(node)
+    page.wait_for_function("""() => {
+        const at = e => document.querySelector(`.ptqlab-grid ${e}`).getBoundingClientRect();
+        const row = at('.tabulator-selected'), view = at('.tabulator-tableholder');
+        return row.top >= view.top - 1 && row.bottom <= view.bottom + 1;
+    }""")
 
 
 def details_of(page, node):
@@ -49,12 +61,13 @@ def test_one_node_in_every_part(lab, page, tmp_path):
     page.locator(".ptqlab-graph[data-ready]").wait_for(timeout=MINUTE)
     page.locator(".ptqlab-grid[data-ready]").wait_for(timeout=MINUTE)
     expect(page.locator(".ptqlab-static")).to_be_hidden()
+    seen_in_grid(page, "/classifier/Gemm")
     row(page, NODE).locator("[role=gridcell]").first.click()
     expect(row(page, NODE)).to_have_attribute("aria-selected", "true")
     frame = page.locator(".ptqlab-graph").frame_locator("iframe")
     expect(frame.locator(".select .ptqlab-value")).to_have_count(1)
     expect(frame.locator("#sidebar")).to_contain_text(NODE)
-    expect(page.locator(".ptqlab-grid .tabulator-row.tabulator-selected")).to_contain_text(NODE)
+    seen_in_grid(page, NODE)
     pane = details_of(page, NODE)
     expect(pane.locator("figure")).to_have_count(6)
     expect(pane).to_contain_text("Remedy")

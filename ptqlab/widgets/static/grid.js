@@ -86,6 +86,7 @@ class Grid {
     this.rows = JSON.parse(await unpack(packed));
     this.largest = Math.max(0, ...this.rows.map((row) => (typeof row["Latency %"] === "number" ? row["Latency %"] : 0)));
     this.drawBar();
+    const first = !this.table;
     const scroll = this.table?.element.querySelector(".tabulator-tableholder")?.scrollTop ?? 0;
     this.table?.destroy();
     const { level } = message;
@@ -101,6 +102,7 @@ class Grid {
     this.table.on("dataFiltered", (filters, rows) => this.count(rows.length));
     this.host.querySelector(".tabulator-tableholder").scrollTop = scroll;
     if (message.level === "node") this.select(message.selected);
+    if (first) await this.on_focus({ names: message.selected });  // chosen before there was a page
     this.state(message);
     this.el.dataset.level = message.level;
     this.el.dataset.editable = message.editable;
@@ -152,11 +154,22 @@ class Grid {
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   }
 
-  on_focus({ names }) {
+  async on_focus({ names }) {
     if (this.head.level !== "node") return;
     this.select(names);
     const row = names.length && this.table.getRow(names[0]);
-    if (row) this.table.scrollToRow(row, "center", false).catch(() => this.say("ok", names[0]));  // a filter hides it
+    if (!row) return;
+    try {
+      await this.table.scrollToRow(row, "center", false);
+    } catch {
+      this.say("ok", names[0]);  // a filter hides it
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));  // a frame; frames do not come in a tab behind others
+    const holder = this.host.querySelector(".tabulator-tableholder");
+    const [at, view] = [row.getElement(), holder].map((element) => element.getBoundingClientRect());
+    // a table that was just built stops short: it knows the height of the rows it has drawn only
+    if (at.top < view.top || at.bottom > view.bottom) holder.scrollTop += at.top - view.top - (view.height - at.height) / 2;
   }
 
   // ---------------------------------------------------------------- drawing
