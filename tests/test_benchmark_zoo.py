@@ -21,7 +21,8 @@ def test_ctc_reads_repeats_and_blanks_away() -> None:
     steps = np.eye(6)[[0, 3, 3, 0, 3, 5, 5]][None]
     assert zoo.ctc_text(steps) == [3, 3, 5]
     other = np.eye(6)[[3, 3, 3, 3, 3, 5, 5]][None]
-    assert zoo.lines_equal([[steps], [steps]], [[steps], [other]]) == "1 of 2 lines equal"
+    assert zoo.lines_equal([[steps], [steps]], [[steps], [other]]) == (
+        "1 of 2 lines equal (float margin of the others 1.00)")
 
 
 def test_figures_of_detectors() -> None:

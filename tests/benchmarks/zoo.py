@@ -131,7 +131,16 @@ def ctc_text(output: np.ndarray) -> list[int]:
 
 
 def lines_equal(wanted: list[Outputs], got: list[Outputs]) -> str:
-    return _share([ctc_text(w[0]) == ctc_text(g[0]) for w, g in zip(wanted, got, strict=True)], "lines equal")
+    """Lines read as in float; of the others, the least by which the float model's first choice lies before its second
+    one where another was made: where that is little, agreement is luck."""
+    equal = [ctc_text(w[0]) == ctc_text(g[0]) for w, g in zip(wanted, got, strict=True)]
+    margins = []
+    for (want, *_), (have, *_), same in zip(wanted, got, equal, strict=True):
+        if not same:
+            second, first = np.sort(want[0][want[0].argmax(-1) != have[0].argmax(-1)], axis=-1)[:, -2:].T
+            margins.append(f"{(first - second).min():.2f}")
+    told = _share(equal, "lines equal")
+    return f"{told} (float margin of the others {', '.join(margins)})" if margins else told
 
 
 def classes_equal(wanted: list[Outputs], got: list[Outputs]) -> str:
