@@ -22,7 +22,7 @@ from __future__ import annotations
 from ptqlab.graph.loading import load
 from ptqlab.graph.model import FloatGraph, bodies, outer_values, verify
 from ptqlab.graph.saving import save, to_proto
-from ptqlab.graph.session import Session, session
+from ptqlab.graph.session import Session, save_runnable, session
 from ptqlab.graph.shapes import ShapeInferenceError
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "load",
     "outer_values",
     "save",
+    "save_runnable",
     "session",
     "to_proto",
     "verify",

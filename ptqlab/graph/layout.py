@@ -9,8 +9,7 @@ import onnx_ir as ir
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.graph.files import attach, read
 from ptqlab.graph.names import unique
-from ptqlab.graph.saving import save
-from ptqlab.graph.session import session
+from ptqlab.graph.session import save_runnable
 
 #: layout of the new input -> perm of the Transpose that gives the model what it had
 PERMS = {"NHWC": [0, 3, 1, 2], "NCHW": [0, 2, 3, 1]}
@@ -52,12 +51,7 @@ def insert_transpose(model: str | Path, input: str, to: str = "NHWC", *, output:
     if problems:
         raise PtqError(problems, TITLE)
     _insert(made, inputs[input], PERMS[to])
-    save(made, target)
-    try:
-        session(target)
-    except PtqError:
-        target.unlink()
-        raise
+    save_runnable(made, target)
     return target
 
 

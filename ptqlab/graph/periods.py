@@ -18,8 +18,7 @@ import onnx_ir as ir
 from ptqlab.errors import Problem, PtqError, nearest, shorten
 from ptqlab.graph.files import attach, read
 from ptqlab.graph.names import unique
-from ptqlab.graph.saving import save
-from ptqlab.graph.session import session
+from ptqlab.graph.session import save_runnable
 
 TITLE = "Reducing periods"
 PERIODIC = ("Sin", "Cos")
@@ -57,12 +56,7 @@ def reduce_periods(model: str | Path, nodes: Sequence[str] | None = None, *, out
     added = _Reduction(made)
     for name in wanted:
         added.before(known[name])
-    save(made, target)
-    try:
-        session(target)
-    except PtqError:
-        target.unlink()
-        raise
+    save_runnable(made, target)
     return tuple(added.names)
 
 

@@ -20,7 +20,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from ptqlab.errors import Problem, PtqError, nearest, raise_if, shorten
-from ptqlab.graph.saving import SMALL, assemble, embed, refer
+from ptqlab.graph.saving import SMALL, assemble, embed, refer, save
 
 _RUN_NODE = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message: (.*)", re.DOTALL)
 _BUILD_NODE = re.compile(r"Node ?(?:\(|:|name:)\s*'?([^)'\n]*?)'?[)\n ]\s*(?:Op \((\w+)\))?")
@@ -239,3 +239,9 @@ def _dims(shape: Sequence[object] | None) -> str:
     if shape is None:
         return "of any shape"
     return "[" + ",".join(str(d) if d is not None else "?" for d in shape) + "]"
+
+
+def save_runnable(model: ir.Model, path: Path) -> None:
+    """Write a changed model once onnxruntime has taken it. PtqError, and nothing written, when it does not."""
+    session(model)
+    save(model, path)

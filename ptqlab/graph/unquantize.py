@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from ptqlab.errors import Problem, PtqError, raise_if, shorten
+from ptqlab.errors import Problem, raise_if, shorten
 from ptqlab.graph.files import attach, read
-from ptqlab.graph.saving import save
-from ptqlab.graph.session import session
+from ptqlab.graph.session import save_runnable
 
 TITLE = "Removing the quantization"
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
@@ -47,12 +46,7 @@ def remove_quantization(model: str | Path, *, output: str | Path) -> Path:
     raise_if([Problem("PTQ123", _label(n), "its integers are read or leave the model", "a DequantizeLinear behind it")
               for n in left], TITLE)  # fmt: skip
     made.graph.remove([n for n in made.graph if n.op_type == QUANTIZE], safe=True)
-    save(made, target)
-    try:
-        session(target)
-    except PtqError:
-        target.unlink()
-        raise
+    save_runnable(made, target)
     return target
 
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from ptqlab.errors import Problem, nearest, raise_if, shorten
 from ptqlab.events import Watch
-from ptqlab.graph import FloatGraph, load, save, session, verify
+from ptqlab.graph import FloatGraph, load, save_runnable, verify
 from ptqlab.ops.spec import Role
 from ptqlab.ops.table import spec_of
 from ptqlab.passes.base import Work, shape_of
@@ -86,8 +86,7 @@ def insert_unit_conv(
         problems.append(Problem("PTQ121", "nodes", "no name", "names of nodes"))
     raise_if(problems, TITLE)
     made, _ = with_unit_convs(graph, list(dict.fromkeys(nodes)))
-    session(made.model)
-    save(made.model, target)
+    save_runnable(made.model, target)
     return target
 
 

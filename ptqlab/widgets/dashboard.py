@@ -15,8 +15,8 @@ from ptqlab.widgets.dashboard_heat import Heats, HeatView
 from ptqlab.widgets.graph import GraphView
 from ptqlab.widgets.grid_page import in_words
 from ptqlab.widgets.latest import Latest
+from ptqlab.widgets.selection import Listeners
 
-Selected = Callable[[str], object]
 Compute = Callable[[Watch], Heats]
 
 
@@ -42,7 +42,7 @@ class Dashboard(ipywidgets.VBox):
         self._run, self._compute = run, compute
         self._node: str | None = None
         self._selecting = False
-        self._listeners: list[Selected] = []
+        self._listeners: Listeners[str] = Listeners()
         self._lock = threading.RLock()
         self.heat, self.graph, self.grid, self.detail = HeatView(heats), graph, grid, DetailView(run, data)
         for part in (self.heat, self.graph, self.grid):
@@ -71,12 +71,9 @@ class Dashboard(ipywidgets.VBox):
         """What is told beside the buttons."""
         return str(self._told.value)
 
-    def on_select(self, callback: Selected, *, remove: bool = False) -> None:
+    def on_select(self, callback: Callable[[str], object], *, remove: bool = False) -> None:
         """Call `callback(node)` whenever another node is selected; `remove`: no longer."""
-        if remove:
-            self._listeners = [c for c in self._listeners if c != callback]
-        elif callback not in self._listeners:
-            self._listeners.append(callback)
+        self._listeners.change(callback, remove)
 
     def select(self, node: str) -> None:
         """Show a node in every part that has it. PtqError with the nearest names for one that the run does not have."""
@@ -93,8 +90,7 @@ class Dashboard(ipywidgets.VBox):
                 self.detail.focus(node)
             finally:
                 self._selecting = False
-        for listener in list(self._listeners):
-            listener(node)
+        self._listeners.tell(node)
 
     def _focus_heat(self, node: str) -> None:
         """The node's row, or that of the node it is computed in; none where the heatmap has neither."""

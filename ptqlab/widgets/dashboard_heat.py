@@ -16,9 +16,9 @@ from ptqlab.report.heatmap import COSINE, WORST, Heat, heatmap_svg, title_of
 from ptqlab.report.look import ink_on, ramp
 from ptqlab.report.words import say
 from ptqlab.stages.record import Record
-from ptqlab.widgets.assets import View, our
+from ptqlab.widgets.assets import our
+from ptqlab.widgets.selection import SelectingView
 
-Selected = Callable[[list[str]], object]
 HEIGHT = 520
 #: Shades that a page is told, from the best to the worst.
 SHADES = 33
@@ -50,7 +50,7 @@ def run_heats(record: Record) -> Heats:
     return Heats((COSINE,), heat, whatif=False)
 
 
-class HeatView(View):
+class HeatView(SelectingView):
     """A heatmap that is clicked. `heats` may be set anew, `metric` and `limit` choose; `selected`, `focus` and
     `on_select` are those of the graph and the grid."""
 
@@ -62,8 +62,6 @@ class HeatView(View):
                  height: int = HEIGHT) -> None:
         """limit: number of nodes, the worst first, None: all; height in pixels. PtqError for an unknown metric."""
         self._heats, self._limit = heats, limit
-        self._selected: list[str] = []
-        self._listeners: list[Selected] = []
         self._metric = heats.metrics[0] if metric is None else metric
         self._heat = self._made()
         super().__init__(height=height)
@@ -102,17 +100,6 @@ class HeatView(View):
             raise
         self._draw()
 
-    @property
-    def selected(self) -> list[str]:
-        return list(self._selected)
-
-    def on_select(self, callback: Selected, *, remove: bool = False) -> None:
-        """Call `callback(names)` whenever the selection changes, from either side; `remove`: no longer."""
-        if remove:
-            self._listeners = [c for c in self._listeners if c != callback]
-        elif callback not in self._listeners:
-            self._listeners.append(callback)
-
     def focus(self, *nodes: str) -> None:
         """Select a node; where the worst are shown and it is none of them, all are. PtqError for an unknown one."""
         wanted = nodes[:1]
@@ -132,13 +119,6 @@ class HeatView(View):
         """Whether the heatmap has the node, shown or not."""
         return node in self._heat.nodes or (self._limit is not None
                                             and node in self._heats.heat(self._metric, None).nodes)
-
-    def _select(self, names: list[str]) -> None:
-        if names == self._selected:
-            return
-        self._selected = names
-        for listener in list(self._listeners):
-            listener(list(names))
 
     def heard(self, message: Mapping[str, Any], buffers: list[memoryview]) -> None:
         kind, row = message.get("kind"), message.get("row")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from ptqlab.report.netron_choices import COLORS, STAGES
 from ptqlab.report.netron_paint import painting
 from ptqlab.report.words import say
 from ptqlab.stages.record import Record
-from ptqlab.widgets.assets import View, our
+from ptqlab.widgets.assets import our
+from ptqlab.widgets.selection import SelectingView
 
-Selected = Callable[[list[str]], object]
 #: What a page may ask for.
 ASKED = ("stage", "around", "hops", "color")
 WORDS = ("stage", "color", "hops", "cut", "whole", "loading", "slow")
 
 
-class GraphView(View):
+class GraphView(SelectingView):
     """The graph of one stage, in Netron.
 
     `show(...)` and `color` change what is shown, `focus(node)` selects a node, `selected` is what is selected,
@@ -45,10 +45,9 @@ class GraphView(View):
         self._record, self._directory = record, Path(directory)
         self._asked: dict[str, Any] = {"stage": stage, "around": around, "hops": hops, "color": color}
         self._graph = graph_of(record, directory, **self._asked)
-        self._selected: list[str] = list(self._graph.focus)
-        self._listeners: list[Selected] = []
         self.status = ""
         super().__init__(height=height)
+        self._selected = list(self._graph.focus)
 
     @property
     def graph(self) -> Graph:
@@ -67,22 +66,6 @@ class GraphView(View):
     @color.setter
     def color(self, color: str) -> None:
         self.show(color=color)
-
-    @property
-    def selected(self) -> list[str]:
-        """Names of the selected nodes; setting it selects them in Netron."""
-        return list(self._selected)
-
-    @selected.setter
-    def selected(self, names: Sequence[str]) -> None:
-        self.focus(*names)
-
-    def on_select(self, callback: Selected, *, remove: bool = False) -> None:
-        """Call `callback(names)` whenever the selection changes, from either side; `remove`: no longer."""
-        if remove:
-            self._listeners = [c for c in self._listeners if c != callback]
-        elif callback not in self._listeners:
-            self._listeners.append(callback)
 
     def show(self, **what: Any) -> None:
         """Show another `stage`, `color`, or cut: `around` a node (None: the whole graph), `hops` edges away.
@@ -127,13 +110,6 @@ class GraphView(View):
         return node in self._graph.outline.nodes or (
             self._asked["around"] is not None and node in {row.node for row in self._record.nodes}
             and self.stage == "optimized")
-
-    def _select(self, names: list[str]) -> None:
-        if names == self._selected:
-            return
-        self._selected = names
-        for listener in list(self._listeners):
-            listener(list(names))
 
     def heard(self, message: Mapping[str, Any], buffers: list[memoryview]) -> None:
         kind = message.get("kind")

@@ -15,19 +15,19 @@ from ptqlab.events import Watch
 from ptqlab.pipeline.whatif import SAMPLES
 from ptqlab.report.words import say
 from ptqlab.widgets import grid_page
-from ptqlab.widgets.assets import View, our
+from ptqlab.widgets.assets import our
 from ptqlab.widgets.grid_edits import Quant, parsed, wrong_request
 from ptqlab.widgets.grid_rows import Book, Row, level_rows, node_rows
 from ptqlab.widgets.grid_session import Compile, Effect, Listener, Run, Session, beside
+from ptqlab.widgets.selection import SelectingView
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Selected = Callable[[list[str]], object]
 HEIGHT = 460
 
 
-class QuantGrid(View):
+class QuantGrid(SelectingView):
     """The quant_config of a run, node by node, to be changed.
 
     `set(node, key, value)`, `undo()`, `redo()`, `load(file)`, `export(file)`, `apply()` do what the page does;
@@ -52,8 +52,6 @@ class QuantGrid(View):
         self._session = Session(run, compile, data, samples, dict(sensitivity or {}),
                                 Listener(self._opened, self._moved, self._measured, self._failed))
         self._level = "node"
-        self._selected: list[str] = []
-        self._listeners: list[Selected] = []
         self._sent: dict[str, Row] = {}
         self._book = Book()
         self._applying: Watch | None = None
@@ -152,15 +150,6 @@ class QuantGrid(View):
         self._level = level
         self._send_rows()
 
-    @property
-    def selected(self) -> list[str]:
-        """Nodes that are selected; setting it selects them on the page."""
-        return list(self._selected)
-
-    @selected.setter
-    def selected(self, names: Sequence[str]) -> None:
-        self.focus(*names)
-
     def focus(self, *nodes: str) -> None:
         """Show the level of nodes, select these and scroll to the first. PtqError with the nearest names."""
         there = self._session.facts.rows
@@ -172,20 +161,6 @@ class QuantGrid(View):
             self.level = "node"
         self.send({"kind": "focus", "names": list(nodes)})
         self._select(list(nodes))
-
-    def on_select(self, callback: Selected, *, remove: bool = False) -> None:
-        """Call `callback(names)` whenever the selection of nodes changes, from either side; `remove`: no longer."""
-        if remove:
-            self._listeners = [c for c in self._listeners if c != callback]
-        elif callback not in self._listeners:
-            self._listeners.append(callback)
-
-    def _select(self, names: list[str]) -> None:
-        if names == self._selected:
-            return
-        self._selected = names
-        for listener in list(self._listeners):
-            listener(list(names))
 
     # ------------------------------------------------------------------ what the session tells
 
