@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from ptqlab.report.words import say, spoken_word
 from ptqlab.stages.record import NodeRow, Record
@@ -32,3 +33,9 @@ def partial(record: Record) -> str:
     if record.complete:
         return ""
     return say("partial_why", stage=spoken_word(list(record.timings or ["--"])[-1]))
+
+
+def artifacts_in(folder: Path) -> str:
+    """Where the artifacts are, in words: as seen from the current directory where they lie below it."""
+    here = Path.cwd()
+    return say("artifacts", folder=folder.relative_to(here) if folder.is_relative_to(here) else folder)

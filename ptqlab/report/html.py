@@ -13,7 +13,7 @@ from pathlib import Path
 from ptqlab.artifacts.tables import explain_nan, has_nan, number, printable
 from ptqlab.errors import Finding
 from ptqlab.report.chart import strip_chart
-from ptqlab.report.choose import headline, partial, worst_nodes
+from ptqlab.report.choose import artifacts_in, headline, partial, worst_nodes
 from ptqlab.report.words import hint_of, language, say, spoken
 from ptqlab.stages.record import NodeRow, Record
 
@@ -67,7 +67,7 @@ def summary_html(record: Record, folder: Path | None = None, *, worst: int = 5) 
     parts += [heading(say("findings")), finding_block(record.findings)]
     if folder is not None and record.artifacts:
         items = "".join(f"<li>{text(key)}: <code>{text(name)}</code></li>" for key, name in record.artifacts.items())
-        parts.append(f"<details><summary>{text(say('artifacts', folder=folder))}</summary><ul>{items}</ul></details>")
+        parts.append(f"<details><summary>{text(artifacts_in(folder))}</summary><ul>{items}</ul></details>")
     return frame("".join(parts))
 
 

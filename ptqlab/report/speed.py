@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ptqlab.report.choose import artifacts_in
 from ptqlab.report.page import Page
 from ptqlab.report.placement import BESIDE_THE_POINT, check_headline
 from ptqlab.report.timeline import busy, layers_of, timeline_drawing
@@ -38,7 +39,7 @@ def fast_perf_page(record: Record, removed: Sequence[str], config: Path, folder:
         page.findings(told)
     page.heading(say("written"))
     page.line(say("next_config", path=config))
-    page.heading(say("artifacts", folder=folder))
+    page.heading(artifacts_in(folder))
     page.table((say("artifact"), say("file")), sorted(record.artifacts.items()))
     return page
 

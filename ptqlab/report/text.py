@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ptqlab.artifacts.tables import grid, number, output_table, printable
-from ptqlab.report.choose import headline, partial, worst_nodes
+from ptqlab.report.choose import artifacts_in, headline, partial, worst_nodes
 from ptqlab.report.words import hint_of, say, spoken
 from ptqlab.stages.record import Record
 
@@ -26,7 +26,7 @@ def summary(record: Record, folder: Path | None = None, *, worst: int = 5) -> st
     if record.findings:
         parts += ["", say("titled", words=say("findings")), *(finding_lines(record))]
     if folder is not None and record.artifacts:
-        parts += ["", say("titled", words=say("artifacts", folder=folder))]
+        parts += ["", say("titled", words=artifacts_in(folder))]
         longest = max(map(len, record.artifacts))
         parts += [f"  {key:<{longest}}  {printable(name)}" for key, name in record.artifacts.items()]
     return "\n".join(parts)

@@ -6,6 +6,7 @@ import pytest
 from records import digits_record
 
 from ptqlab.report import words
+from ptqlab.report.choose import artifacts_in
 from ptqlab.report.text import summary
 
 
@@ -62,3 +63,10 @@ def test_chinese(monkeypatch):
     assert "校准样本 50 个" in text
     assert "量化余弦最低的节点" in text
     assert "| TensorName | Calibrated Cosine | Quantized Cosine |" in text
+
+
+def test_artifacts_are_told_from_where_one_stands(tmp_path, monkeypatch):
+    """A folder below the current one is told as seen from there, any other one in full."""
+    monkeypatch.chdir(tmp_path)
+    assert artifacts_in(tmp_path / "runs" / "a") == "Artifacts in runs/a"
+    assert artifacts_in(tmp_path.parent / "b") == f"Artifacts in {tmp_path.parent / 'b'}"

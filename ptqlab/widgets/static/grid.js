@@ -18,6 +18,11 @@ function choice(pairs, chosen, label) {
   return [select, () => pairs[select.selectedIndex]?.[0]];
 }
 
+/** A moment later, when what was asked of the page is drawn; frames do not come in a tab behind others. */
+function drawn() {
+  return new Promise((resolve) => setTimeout(resolve, 20));
+}
+
 function filled(words, values) {
   return words.replace(/\{(\w+)\}/g, (whole, key) => values[key] ?? whole);
 }
@@ -100,7 +105,12 @@ class Grid {
     await new Promise((resolve) => this.table.on("tableBuilt", resolve));
     this.table.on("rowSelectionChanged", () => this.selected());
     this.table.on("dataFiltered", (filters, rows) => this.count(rows.length));
-    this.host.querySelector(".tabulator-tableholder").scrollTop = scroll;
+    const holder = this.host.querySelector(".tabulator-tableholder");
+    holder.scrollTop = scroll;
+    if (scroll) {
+      await drawn();
+      holder.scrollTop = scroll;  // the first time stops short: the heights of rows that are not drawn are unknown
+    }
     if (message.level === "node") this.select(message.selected);
     if (first) await this.on_focus({ names: message.selected });  // chosen before there was a page
     this.state(message);
@@ -165,7 +175,7 @@ class Grid {
       this.say("ok", names[0]);  // a filter hides it
       return;
     }
-    await new Promise((resolve) => setTimeout(resolve, 20));  // a frame; frames do not come in a tab behind others
+    await drawn();
     const holder = this.host.querySelector(".tabulator-tableholder");
     const [at, view] = [row.getElement(), holder].map((element) => element.getBoundingClientRect());
     // a table that was just built stops short: it knows the height of the rows it has drawn only
