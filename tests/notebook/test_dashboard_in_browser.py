@@ -79,7 +79,7 @@ def test_one_node_in_every_part(lab, page, tmp_path):
     expect(frame.locator("#sidebar")).to_contain_text(OTHER)
     expect(row(page, OTHER)).to_have_attribute("aria-selected", "true")
     frame.locator(".select .ptqlab-value").wait_for(timeout=MINUTE)
-    frame.locator(".ptqlab-value").first.click(force=True)
+    frame.locator(".ptqlab-value").first.click()  # waits until Netron has glided to the node before
     details_of(page, "/stem/conv/Conv")
     page.get_by_role("button", name="Compute sensitivity").click()
     expect(page.locator(".ptqlab-heat [role=columnheader]").filter(has_text="node int8")).to_be_visible(
