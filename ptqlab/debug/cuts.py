@@ -272,7 +272,8 @@ class _Plan:
         ids: list[Any] = []
         halves = {h.node: h for h in choice.values() if isinstance(h, Half)}
         on = {n: q for n, q in choice.items() if isinstance(q, Quantizer)}
-        corrections = {q.correction[:2]: q for q in on.values() if q.correction}
+        told = [q.correction for q in on.values() if q.correction is not None]
+        corrections = {(c.node, c.index): c.bias(on) for c in told}
         self.halves = [effects.number[n] for n in halves if n in effects.number]
         changed = {effects.number[n] for n in network.changed(choice) if n in effects.number}
         sides = set(head.sides)
@@ -289,8 +290,8 @@ class _Plan:
                 if half is not None and half.computes:
                     rounds = (half,) if value.dtype == ir.DataType.FLOAT else ()
                     chain = ()
-                if corrected is not None and corrected.correction is not None:
-                    self.constants[place] = corrected.correction[2]
+                if corrected is not None:
+                    self.constants[place] = corrected
                     ids.append((place, id(corrected)))
                 elif value.const_value is not None:
                     if rounds:

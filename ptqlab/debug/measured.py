@@ -201,5 +201,6 @@ def _digest(choice: Choice) -> str:
             continue
         parts += [on.zero_point, on.low, on.high, on.scale]
         if on.correction is not None:
-            parts += [*on.correction[:2], on.correction[2]]
+            c = on.correction
+            parts += [c.node, c.index, c.whole, c.own, dict(c.inputs)]
     return digest_of(*parts)

@@ -6,6 +6,7 @@ model is read by an Identity that bears the quantizer's name.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -22,7 +23,7 @@ from ptqlab.graph import FloatGraph
 from ptqlab.ops.calibration_node import DOMAIN, NAME, calibration_function, calibration_node
 from ptqlab.ops.spec import Role
 from ptqlab.ops.table import spec_of
-from ptqlab.quantize.calibrated import SLOT
+from ptqlab.quantize.calibrated import OWN_CORRECTION, SLOT
 from ptqlab.quantize.lower import rounded_half
 from ptqlab.stages.calibration import asymmetric
 
@@ -36,7 +37,7 @@ class Quantizer:
     tensor      what it rounds, by its name in the float graph
     kind        "activation", "weight" or "constant"
     scale       float32, shaped to broadcast against the tensor;  thresholds: as told, one per scale
-    correction  for weights: (node, input, bias with the correction, bias without), None where biases are not corrected
+    correction  for weights: how they change a bias, None where biases are not corrected
     slot        for activations: the tensor whose threshold it shares
     """
 
@@ -50,7 +51,7 @@ class Quantizer:
     bits: int
     thresholds: np.ndarray
     axis: int = -1
-    correction: tuple[str, int, np.ndarray, np.ndarray] | None = None
+    correction: Correction | None = None
     slot: str = ""
 
     @property
@@ -82,6 +83,28 @@ class Quantizer:
             scale, zero_point = (self.scale * np.float32(widest / qtype.qmax)).astype(np.float32), 0
         return replace(self, scale=scale, zero_point=zero_point, low=qtype.qmin, high=qtype.qmax, bits=qtype.bits,
                        correction=None)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A bias that is corrected where weights are rounded.
+
+    node, index  the operator that adds the bias, and which of its inputs that is
+    whole        with all that was corrected
+    own          with the part for the weights alone, which holds while the operator's input is not rounded
+    inputs       quantizers of that input -> their bits; empty where only the weights' error was corrected
+    """
+
+    node: str
+    index: int
+    whole: np.ndarray
+    own: np.ndarray
+    inputs: Mapping[str, int]
+
+    def bias(self, on: Mapping[str, Quantizer]) -> np.ndarray:
+        """The bias beside the quantizers that are on."""
+        rounded = all(name in on and on[name].bits == bits for name, bits in self.inputs.items())
+        return self.whole if rounded else self.own
 
 
 @dataclass(frozen=True)
@@ -191,9 +214,17 @@ class Network:
                 else:
                     continue
                 quantizer = weights[owner]
-                correction = (str(node.name), index, array, plain)
+                correction = self._correction(owner, node, index, array, plain)
                 self.quantizers[quantizer] = replace(self.quantizers[quantizer], correction=correction)
                 value.const_value = ir.tensor(plain, name=value.name)
+
+    def _correction(self, owner: str, node: ir.Node, index: int, whole: np.ndarray, plain: np.ndarray) -> Correction:
+        kept = self.graph.node(owner).metadata_props.get(OWN_CORRECTION)
+        if kept is None:
+            return Correction(str(node.name), index, whole, whole, {})
+        part = np.frombuffer(b64decode(kept, validate=True), "<f4")
+        inputs = {name: self.quantizers[name].bits for name in self.of_input(owner, 0)}
+        return Correction(str(node.name), index, whole, (plain + part.reshape(plain.shape)).astype(np.float32), inputs)
 
     @property
     def nodes(self) -> list[str]:
@@ -226,7 +257,12 @@ class Network:
 
     def changed(self, choice: Choice) -> set[str]:
         """The nodes that compute something else under a choice."""
-        return {n for key, on in choice.items() for n in ([on.node] if isinstance(on, Half) else self.readers(key))}
+        found: set[str] = set()
+        for key, on in choice.items():
+            found.update([on.node] if isinstance(on, Half) else self.readers(key))
+            if isinstance(on, Quantizer) and on.correction is not None:
+                found.add(on.correction.node)
+        return found
 
     def readers(self, quantizer: str) -> list[str]:
         """Nodes that read through a quantizer."""
@@ -324,7 +360,8 @@ def put_back(view: ir.Graph, network: Network, chosen: Choice) -> None:
     made: dict[tuple[str, tuple[str, ...]], ir.Value] = {}
     halves = {h.node: h for h in chosen.values() if isinstance(h, Half)}
     quantizers = {n: q for n, q in chosen.items() if isinstance(q, Quantizer)}
-    corrections = {(q.correction[0], q.correction[1]): q.correction[2] for q in quantizers.values() if q.correction}
+    told = [q.correction for q in quantizers.values() if q.correction is not None]
+    corrections = {(c.node, c.index): c.bias(quantizers) for c in told}
     for node in list(view):
         half = halves.get(str(node.name))
         for index, value in enumerate(node.inputs):

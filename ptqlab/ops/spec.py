@@ -75,8 +75,9 @@ class WeightEncoding:
     factors     steps of the input's channels, shaped to multiply the weights as the node holds them; the codes stand
                 for weight * factors. None where the input has one step
 
-    correction  what was added to the float bias of each channel for the mean error of the weights, float64; None
-                where biases are not corrected. `bias` holds it already.
+    correction  what was added to the float bias of each channel for the mean error of the output, float64; None where
+                biases are not corrected. `bias` holds it already.
+    own         the part of it that is for rounding the weights; the rest is for rounding the input
     """
 
     codes: np.ndarray
@@ -84,6 +85,7 @@ class WeightEncoding:
     bias: np.ndarray
     correction: np.ndarray | None = None
     factors: np.ndarray | None = None
+    own: np.ndarray | None = None
 
     @property
     def qtype(self) -> QType:

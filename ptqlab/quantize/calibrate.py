@@ -23,6 +23,7 @@ from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions
 from ptqlab.quantize.parallel import SampleSet
 from ptqlab.quantize.recipe import Correction, Recipe, plain
 from ptqlab.quantize.search import modelwise
+from ptqlab.quantize.shifts import input_shifts
 from ptqlab.quantize.statistics import Statistics, observe
 from ptqlab.quantize.steep import steep
 from ptqlab.quantize.store import Store
@@ -96,7 +97,9 @@ def calibrate(
     means = {name: np.sum(arrays, axis=0) / len(arrays) for name, arrays in statistics.means.items()}
     answers: dict[str, object] = {}
     if means and correction:
-        answers["bias_correction"] = {"samples": min(correction.num_sample, statistics.samples), "nodes": len(means)}
+        answers["bias_correction"] = {
+            "samples": min(correction.num_sample, statistics.samples), "nodes": len(means), "inputs": correction.inputs,
+        }
     found = Calibration(thresholds, total, describe(recipe), tuple(findings), means, answers=answers)
     if recipe.search == "layerwise":
         found, choices = layerwise(graph, plan, recipe, options, found, samples, total, watch, executor, store)
@@ -111,6 +114,10 @@ def calibrate(
         found = replace(found, method=_chosen(found, recipe), answers=answers)
     if recipe.weights != "max":
         found = confirmed_weights(graph, plan, found, recipe, samples, total, watch, executor)
+    if correction and correction.inputs and found.means:
+        count = min(correction.num_sample, total)
+        shifts = input_shifts(graph, plan, found, samples, count, watch, executor, store)
+        found = replace(found, shifts=shifts)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     if correction and correction.order == "sequential" and found.means:

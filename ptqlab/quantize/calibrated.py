@@ -4,6 +4,8 @@ It shows what quantization of weights and activations alone costs: accumulators,
 """
 from __future__ import annotations
 
+from base64 import b64encode
+
 import numpy as np
 import onnx_ir as ir
 
@@ -22,6 +24,8 @@ from ptqlab.stages.quantized import CalibratedModel
 
 # on every activation's HzCalibration: the slot whose threshold it holds, and the type
 SLOT, QTYPE = "ptqlab.slot", "ptqlab.qtype"
+# on an operator whose bias is corrected for its input, too: the part for its weights, float32 [C] in base64
+OWN_CORRECTION = "ptqlab.weight_correction"
 
 # inputs of movers that hold data and not shapes, where they are constant
 CONSTANT_DATA = {"Concat": range(10**9), "Pad": (2,)}
@@ -188,6 +192,8 @@ class _Builder:
         node.replace_input_with(1, made.outputs[0])
         if encoding.correction is not None and encoding.correction.any():
             self._correct(node, encoding.correction)
+            if encoding.own is not None and encoding.own is not encoding.correction:
+                node.metadata_props[OWN_CORRECTION] = b64encode(encoding.own.astype("<f4").tobytes()).decode()
 
     def _product_operand(self, node: ir.Node) -> None:
         """The constant operand of a product that has no weights: a left operand, or a batch of matrices."""

@@ -49,11 +49,12 @@ def encode(graph: FloatGraph, plan: Plan, calibration: Calibration) -> Encodings
         mean = calibration.means.get(group.main)
         if mean is not None and not np.isfinite(mean).all():  # told already: values that are NaN or Inf
             mean = None
+        shift = calibration.shifts.get(group.main) if mean is not None else None
         assert node_plan.weights is not None, f"{group.main} has weights without a type"
         factors = None if steps is None else along_input(node, steps)
         weights[group.main], widened = encode_weights(
             node, added, x, mean, node_plan.weights, factors, calibration.weights,
-            calibration.corrections.get(group.main),
+            calibration.corrections.get(group.main), shift,
         )
         if widened:
             wide[group.main] = len(widened)

@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ptqlab.quantize.histogram import Histogram
+from ptqlab.quantize.histogram import CHUNK, Histogram
+
+
+def extent(values: np.ndarray) -> tuple[float, float]:
+    """(smallest, largest) of an array that is not empty; NaN where one is. In parts that stay in the cache between both
+    questions."""
+    flat = values.reshape(-1)
+    if flat.size <= CHUNK:
+        return float(flat.min()), float(flat.max())
+    ends = [(c.min(), c.max()) for c in (flat[i : i + CHUNK] for i in range(0, flat.size, CHUNK))]
+    lows, highs = np.array(ends).T
+    return float(lows.min()), float(highs.max())
 
 
 @dataclass
@@ -24,7 +35,7 @@ class Observer:
         self.count += values.size
         if not values.size:
             return
-        low, high = float(values.min()), float(values.max())
+        low, high = extent(values)
         if not (np.isfinite(low) and np.isfinite(high)):
             finite = values[np.isfinite(values)]
             self.not_finite += values.size - finite.size

@@ -98,6 +98,7 @@ def dequantized(node: ir.Node, encoding: WeightEncoding) -> np.ndarray:
 def encode_weights(
     node: ir.Node, added: np.ndarray | None, x: Encoding, mean: np.ndarray | None = None, qtype: QType = QType.INT8,
     factors: np.ndarray | None = None, method: str = "max", correction: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
 ) -> tuple[WeightEncoding, tuple[int, ...]]:
     """Integer weights and bias for input encoding `x`; also the channels whose scale was widened for their bias.
 
@@ -107,6 +108,7 @@ def encode_weights(
 
     mean     of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
              weights makes in each output channel
+    shift    mean of what rounding adds to what the kernel reads (`quantize.shifts`), taken back besides
     correction  of the bias of each channel, instead of what follows from the means
     method   "max", or "mse" for steps of the smallest squared error of the weights
     factors  of the steps of the input's channels, which the weights take in before they are rounded
@@ -129,13 +131,16 @@ def encode_weights(
     )
     along = per_weight(node, scale, raw.ndim)
     codes = quantize(given, along, 0, qtype.qmin, qtype.qmax).astype(qtype.numpy)
+    own = correction
     if correction is None and mean is not None:
         held = codes * along.astype(np.float64)
         held = held if factors is None else held / factors.astype(np.float64)
-        correction = mean_output_error(node, raw.astype(np.float64) - held, mean)
+        correction = own = mean_output_error(node, raw.astype(np.float64) - held, mean)
+        if shift is not None:
+            correction = own - mean_output_error(node, held, shift)
     if correction is not None:
         bias = bias + correction
     if node.op_type == "Gemm" and axis == 0:
         codes = np.ascontiguousarray(codes.T)
     integer_bias = round_half_away(bias / (step * scale.astype(np.float64))).astype(np.int64)
-    return WeightEncoding(codes, scale, integer_bias, correction, factors), widened
+    return WeightEncoding(codes, scale, integer_bias, correction, factors, own), widened

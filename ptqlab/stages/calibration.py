@@ -54,7 +54,9 @@ class Calibration:
     method   of the whole run, in words
     means    node with weights -> mean of what its kernel reads (`quantize.means`); holds the nodes whose biases are
              corrected
-    corrections  node with weights -> correction of its bias, where it does not follow from the means
+    shifts   the same nodes -> mean of what rounding adds to that (`quantize.shifts`); empty where biases take back the
+             weights' own error only
+    corrections  node with weights -> correction of its bias, where it does not follow from means and shifts
     weights  how the steps of weights are found: "max" or "mse"
     answers  what else a reader of the result should know: scores of a search, samples behind the corrections
     """
@@ -64,6 +66,7 @@ class Calibration:
     method: str
     findings: tuple[Finding, ...] = ()
     means: Mapping[str, np.ndarray] = field(default_factory=dict)
+    shifts: Mapping[str, np.ndarray] = field(default_factory=dict)
     corrections: Mapping[str, np.ndarray] = field(default_factory=dict)
     weights: str = "max"
     answers: Mapping[str, Any] = field(default_factory=dict)

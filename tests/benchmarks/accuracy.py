@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,9 @@ def why(case: Case, config: Mapping[str, Any]) -> None:
 
 
 def weights_alone(graph: FloatGraph, plan: Plan, encodings: Encodings, case: Case) -> Agreement:
-    """The float model with quantized weights and corrected biases."""
+    """The float model with quantized weights and biases corrected for them."""
+    own = {name: replace(w, correction=w.own) for name, w in encodings.weights.items()}
+    encodings = replace(encodings, weights=own)
     model = with_folded_weights(calibrated_model(graph, plan, encodings), encodings)
     for node in [n for n in model.graph if n.domain == DOMAIN]:
         x, out = node.inputs[0], node.outputs[0]

@@ -42,19 +42,25 @@ def _colours(random: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, .
     return pair[::-1] if random.random() < 0.25 else pair
 
 
+def _width(font: ImageFont.ImageFont | ImageFont.FreeTypeFont, words: list[str]) -> int:
+    return int(font.getlength(" ".join(words))) + 16
+
+
 def text_lines(count: int, seed: int) -> Samples:
-    """Lines of one to four words, 48 pixels high and padded to 320: `x` [1, 3, 48, 320], -1 .. 1."""
+    """Lines of one to four words, 48 pixels high and padded to 320: `x` [1, 3, 48, 320], -1 .. 1.
+
+    Words that do not fit are left out. PP-OCR keeps the shape of letters, so that a longer line is a wider input;
+    squeezed ones are narrower than what a step of its output sees, and a float model reads them by luck."""
     samples: Samples = []
     for index in range(count):
         random = np.random.default_rng((seed, index))
-        text = " ".join(random.choice(WORDS, random.integers(1, 5)))
+        words = list(random.choice(WORDS, random.integers(1, 5)))
         paper, ink = _colours(random)
         font = _font(int(random.integers(24, 38)))
-        width = int(font.getlength(text)) + 16
-        image = Image.new("RGB", (width, 48), paper)
-        ImageDraw.Draw(image).text((8, 24), text, ink, font, anchor="lm")
-        if width > 320:
-            image = image.resize((320, 48), Image.Resampling.BILINEAR)
+        while _width(font, words) > 320:
+            words.pop()
+        image = Image.new("RGB", (_width(font, words), 48), paper)
+        ImageDraw.Draw(image).text((8, 24), " ".join(words), ink, font, anchor="lm")
         pixels = np.asarray(image).astype(np.float32) + random.normal(0, 6, (48, image.width, 3))
         sample = np.zeros((1, 3, 48, 320), np.float32)
         sample[..., : image.width] = _scaled(np.clip(pixels, 0, 255), 0.5, 0.5)

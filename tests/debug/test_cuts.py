@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from calibration_nets import recipe
 from core_models import net
-from debug_nets import network
+from debug_nets import CORRECTED, network
 from models import init, node, random
-from small import stages
+from small import planned, stages
 
+from ptqlab.arith.formats import QType
 from ptqlab.debug import cuts
 from ptqlab.debug.cuts import Effects, Prepared, agreement
 from ptqlab.debug.network import Network, partial_model
@@ -16,6 +18,9 @@ from ptqlab.debug.variants import variant
 from ptqlab.events import Watch
 from ptqlab.graph import session
 from ptqlab.platforms import platform
+from ptqlab.quantize.calibrate import calibrate
+from ptqlab.quantize.calibrated import calibrated_model
+from ptqlab.quantize.encode import encode
 
 
 def naive(apart, choice, sample, outputs=()):
@@ -31,18 +36,56 @@ def all_choices(apart):
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 100])
-def test_cuts_give_what_whole_runs_give(pieces):
-    """Every node and every quantizer alone, whatever the number of pieces: the same cosine, and the same order."""
-    apart, samples = network()
+@pytest.mark.parametrize("block", [CORRECTED, {}])
+def test_cuts_give_what_whole_runs_give(pieces, block):
+    """Every node and every quantizer alone, whatever the number of pieces and what biases are corrected for: the same
+    cosine, and the same order."""
+    apart, samples = network(block)
     choices = all_choices(apart)
     found = {}
     for label, number, agreements in Effects(apart, pieces=pieces).run(choices, samples[:2], Watch()):
         wanted = naive(apart, choices[label], samples[number])
         assert [a.cosine for a in agreements] == pytest.approx([w.cosine for w in wanted], abs=1e-7)
-        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-4)
+        assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-4, abs=1e-10)
         found[label, number] = (agreements[0].mse, wanted[0].mse)
     assert len(found) == 2 * len(choices)
     assert sorted(found, key=lambda k: found[k][0]) == sorted(found, key=lambda k: found[k][1])
+
+
+def products():
+    """Two products with constant weights, which have no bias of their own, corrected by our default."""
+    nodes = [node("MatMul", ["x", "w0"], "m0", "mm0"), node("Relu", ["m0"], "r0", "relu0"),
+             node("MatMul", ["r0", "w1"], "m1", "mm1"), node("Relu", ["m1"], "r1", "relu1"),
+             node("MatMul", ["r1", "w2"], "y", "mm2")]
+    inits = [init(f"w{i}", random(6, 6, seed=i, scale=0.3)) for i in range(3)]
+    samples = [{"x": random(1, 5, 6, seed=20 + i)} for i in range(4)]
+    graph, plan = planned(net(nodes, ["y"], inits, samples[0])[0])
+    encodings = encode(graph, plan, calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan)))
+    return Network(calibrated_model(graph, plan, encodings).model, graph.model), samples
+
+
+def test_a_correction_goes_with_what_is_rounded():
+    """Weights alone bring the part for themselves; with the operator's input, in its type, all of it; the input alone
+    brings none. For operators that add it to their bias, and for products, behind which an Add does."""
+    for apart, samples in (network({}), products()):
+        seen = 0
+        for name in apart.nodes:
+            mine = {q: apart.quantizers[q] for q in apart.of_node(name)}
+            weights = {q: v for q, v in mine.items() if v.kind == "weight"}
+            corrected = next((v.correction for v in weights.values() if v.correction is not None), None)
+            if corrected is None or not corrected.inputs:
+                continue
+            seen += 1
+            inputs = {q: v for q, v in mine.items() if v.kind == "activation"}
+            wide = {q: v.as_type(QType.INT16) for q, v in inputs.items()}
+            assert corrected.bias(mine) is corrected.whole
+            assert corrected.bias(weights) is corrected.own and corrected.bias(weights | wide) is corrected.own
+            assert not np.allclose(corrected.whole, corrected.own, atol=1e-6)
+            choices = {"all": mine, "weights": weights, "input": inputs, "wide": weights | wide}
+            for label, _, agreements in Effects(apart).run(choices, samples[:1], Watch()):
+                wanted = naive(apart, choices[label], samples[0])
+                assert [a.mse for a in agreements] == pytest.approx([w.mse for w in wanted], rel=1e-3), (name, label)
+        assert seen >= 2
 
 
 def test_nodes_together_feed_each_other():

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
-from debug_nets import calibrated, network, written
+from debug_nets import CORRECTED, calibrated, network, written
 
 from ptqlab.arith.formats import QType
 from ptqlab.debug.network import Network, load_network, partial_model
@@ -12,9 +12,10 @@ from ptqlab.errors import PtqError
 from ptqlab.graph import save, session
 
 
-def test_all_off_is_the_float_model_and_all_on_the_calibrated_one():
-    """Bit for bit, corrected biases of Conv and Gemm included."""
-    graph, model, samples = calibrated()
+@pytest.mark.parametrize("block", [CORRECTED, {}])
+def test_all_off_is_the_float_model_and_all_on_the_calibrated_one(block):
+    """Bit for bit, biases of Conv and Gemm included, corrected for the weights or for the input, too."""
+    graph, model, samples = calibrated(block)
     apart = Network(model, graph.model)
     assert sum(q.correction is not None for q in apart.quantizers.values()) >= 2
     for sample in samples:

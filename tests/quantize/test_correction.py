@@ -8,20 +8,28 @@ import numpy as np
 import pytest
 from calibration_nets import mobile, recipe
 from core_models import net, weights
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from models import node, random
 from small import planned
 
+from ptqlab.arith.formats import QType
 from ptqlab.arith.metrics import Agreement
+from ptqlab.arith.rounding import fake_quantize
 from ptqlab.events import Watch
 from ptqlab.graph import session
+from ptqlab.quantize import shifts
 from ptqlab.quantize.calibrate import calibrate
 from ptqlab.quantize.calibrated import calibrated_model, with_folded_weights
 from ptqlab.quantize.correction import judge, twin
 from ptqlab.quantize.encode import encode
 from ptqlab.quantize.lower import lower
 from ptqlab.quantize.recipe import Correction
+from ptqlab.quantize.shifts import input_shifts, rounding_error
 from ptqlab.quantize.weights import dequantized, float_bias
 from ptqlab.simulate import FastExecutor, ReferenceExecutor
+from ptqlab.stages.calibration import asymmetric
 
 ALWAYS = {"weight": {"bias_correction": {"num_sample": 4}}}
 
@@ -41,8 +49,81 @@ def test_the_mean_error_of_the_weights_is_taken_back() -> None:
                 feed = session(graph.model, outputs=[str(x.name)]).run(None, sample)[0]
             wanted, got = session(twin(graph.node(name), encoding)).run(None, {"x": feed})
             errors.append((wanted - got).mean(axis=(0, *range(2, wanted.ndim))))
-        np.testing.assert_allclose(np.mean(errors, axis=0), encoding.correction, atol=1e-5)
-        assert np.abs(encoding.correction).max() > 1e-5
+        np.testing.assert_allclose(np.mean(errors, axis=0), encoding.own, atol=1e-5)
+        assert encoding.own is not None and np.abs(encoding.own).max() > 1e-5
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_the_mean_error_of_the_rounded_input_is_taken_back(asymmetric: bool) -> None:
+    """By default: with rounded weights on the rounded input, corrected, each node's output has the float mean."""
+    graph, plan, samples = mobile(4)
+    asked = recipe(graph, plan, {"activation": {"asymmetric": True}} if asymmetric else {})
+    found = calibrate(graph, plan, samples, 4, Watch(), asked)
+    encoded = encode(graph, plan, found)
+    for name, encoding in encoded.weights.items():
+        tensor, e = str(graph.node(name).inputs[0].name), encoded.slots  # type: ignore[union-attr]
+        errors = []
+        for sample in samples:
+            feed = sample[tensor] if tensor in sample else session(graph.model, outputs=[tensor]).run(None, sample)[0]
+            read = e[plan.tensors[tensor].slot]
+            rounded = fake_quantize(feed, read.scale, read.zero_point, read.low, read.high)
+            runner = session(twin(graph.node(name), encoding))
+            wanted, got = runner.run(None, {"x": feed})[0], runner.run(None, {"x": rounded})[1]
+            errors.append((wanted - got).mean(axis=(0, *range(2, wanted.ndim))))
+        np.testing.assert_allclose(np.mean(errors, axis=0), encoding.correction, atol=2e-5)
+    assert any(not np.allclose(w.own, w.correction, atol=1e-4) for w in encoded.weights.values())
+
+
+def test_bias_correction_of_the_configuration_speaks_of_weights_only() -> None:
+    """What the vendor's key says; the default does more."""
+    graph, plan, samples = mobile(4)
+    asked = recipe(graph, plan, ALWAYS)
+    assert asked.correction is not None and not asked.correction.inputs
+    assert recipe(graph, plan).correction.inputs  # type: ignore[union-attr]
+    found = calibrate(graph, plan, samples, 4, Watch(), asked)
+    assert found.shifts == {} and found.means
+
+
+def test_int16_inputs_have_no_shift() -> None:
+    """Their steps move no mean, and without an int8 input the second pass is not made."""
+    graph, plan, samples = mobile(2, "int16")
+    found = calibrate(graph, plan, samples, 2, Watch(), recipe(graph, plan))
+    assert found.means and found.shifts == {}
+    assert all(w.own is w.correction for w in encode(graph, plan, found).weights.values())
+
+
+def test_shifts_are_the_same_from_workers_and_from_the_store() -> None:
+    """Bit for bit; of a changed threshold only what follows from it is computed again."""
+    graph, plan, samples = mobile(4)
+    alone = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
+    kept: dict[str, bytes] = {}
+
+    class Memory:
+        get, put = staticmethod(kept.get), staticmethod(kept.__setitem__)
+
+    with ThreadPoolExecutor(3) as pool:
+        many = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan), pool, Memory())
+    before = len(kept)
+    again = input_shifts(graph, plan, many, samples, 4, Watch(), store=Memory())
+    assert len(kept) == before and set(again) == set(alone.shifts) == set(alone.means)
+    for name, shift in alone.shifts.items():
+        assert np.array_equal(shift, many.shifts[name]) and np.array_equal(shift, again[name])
+    first = next(iter(many.thresholds))
+    wider = replace(many, thresholds=many.thresholds | {first: replace(many.thresholds[first], value=100.0)})
+    input_shifts(graph, plan, wider, samples, 4, Watch(), store=Memory())
+    assert len(kept) == before + 1
+
+
+@given(arrays(np.float32, st.integers(1, 200), elements=st.floats(-9, 9, width=32)), st.sampled_from([1, 7, 64]))
+@settings(max_examples=50, deadline=None)
+def test_the_rounding_error_of_parts_is_that_of_the_whole(x: np.ndarray, chunk: int) -> None:
+    """Chunks change nothing, and steps of one for all channels are one step."""
+    e = asymmetric(-2.0, 5.0, QType.INT8)
+    wanted = fake_quantize(x, e.scale, e.zero_point, e.low, e.high) - x
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shifts, "CHUNK", chunk)
+        assert np.array_equal(rounding_error(x, e), wanted)
+    assert np.array_equal(rounding_error(x, e, np.ones(1, np.float32)), wanted)
 
 
 def test_the_integer_bias_and_the_calibrated_model_hold_it() -> None:
@@ -136,7 +217,7 @@ def test_answers_tell_what_was_corrected() -> None:
     assert (answer["samples"], answer["metric"]) == (4, "cosine-similarity")
     assert answer["nodes"] + len(answer["refused"]) == 4
     default = calibrate(graph, plan, samples, 6, Watch(), recipe(graph, plan)).answers["bias_correction"]
-    assert default == {"samples": 6, "nodes": 4}
+    assert default == {"samples": 6, "nodes": 4, "inputs": True}
     none = recipe(graph, plan, {"activation": {"calibration_type": "max"}})
     assert calibrate(graph, plan, samples, 6, Watch(), none).means == {}
 

@@ -102,15 +102,15 @@ def test_the_default_recipe() -> None:
     graph, plan, _ = mobile(1)
     found = recipe(graph, plan)
     assert {m.word for ask in found.slots.values() for m in ask.methods} == {"mse"}
-    assert (found.default, found.correction, found.search) == (True, Correction(8), None)
+    assert (found.default, found.correction, found.search) == (True, Correction(16, inputs=True), None)
 
 
 @pytest.mark.parametrize(("block", "method", "correction"), [
     (activation(calibration_type="max"), "max", None),
     (activation(calibration_type="mse"), "mse", None),
-    (activation(asymmetric=True), "mse:asymmetric=True", Correction(8)),
-    (activation(max_percentile=0.999), "max-percentile:percentile=0.999", Correction(8)),
-    (activation(num_bin=2048), "kl:num_bin=2048", Correction(8)),
+    (activation(asymmetric=True), "mse:asymmetric=True", Correction(16, inputs=True)),
+    (activation(max_percentile=0.999), "max-percentile:percentile=0.999", Correction(16, inputs=True)),
+    (activation(num_bin=2048), "kl:num_bin=2048", Correction(16, inputs=True)),
     ({"weight": {"bias_correction": {"num_sample": 3, "metric": "mse"}}}, "mse", Correction(3, "mse")),
     (activation(calibration_type="kl") | {"weight": {"bias_correction": {}}}, "kl:num_bin=1024",
      Correction(1, "cosine-similarity")),

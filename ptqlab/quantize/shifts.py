@@ -1,0 +1,154 @@
+"""Means of what rounding adds to the inputs of operators with weights: the other half of a bias correction.
+
+Values that lie together (a plain background, what a Relu holds at 0, what a threshold cuts off) are rounded to the same
+side, so the rounded input has another mean than the float one, and the output has, too. With the mean of the rounding
+error by kernel tap it is known for any weights, as `quantize.means` says of the weights' own error:
+    mean error of output o  =  sum (w' - w)[o, c, k] * m[c, k]  +  sum w'[o, c, k] * shift[c, k]
+Thresholds must be known before, so this takes a second pass of the float model, over the samples of the correction.
+Each operator is looked at alone, on its float input. Measured against correcting the weights' error only, 16 samples:
+CREPE +0.7 and, asymmetric, +2.2 dB, MobileNetV2 +0.4, others between -0.2 and +1.1 dB.
+"""
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ptqlab.arith.formats import QType
+from ptqlab.arith.rounding import fake_quantize
+from ptqlab.events import Watch
+from ptqlab.graph import FloatGraph
+from ptqlab.ops.spec import Encoding
+from ptqlab.quantize.encode import encode_slots
+from ptqlab.quantize.histogram import CHUNK
+from ptqlab.quantize.means import Reach, input_mean
+from ptqlab.quantize.parallel import PortableSession, Sample, SampleSet, ordered
+from ptqlab.quantize.store import Store, digest_of, model_digest
+from ptqlab.stages.calibration import Calibration
+from ptqlab.stages.plan import Plan
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor as operators read it: its encoding, the factors of its steps per channel if it has any, and what
+    the kernel of each of these operators meets."""
+
+    tensor: str
+    encoding: Encoding
+    steps: np.ndarray | None
+    readers: Mapping[str, Reach]
+
+    def key(self, model: str, samples: list[str]) -> str:
+        """Hash of everything that the shifts follow from."""
+        e = self.encoding
+        numbers = [float(e.scale), int(e.zero_point), int(e.low), int(e.high)]
+        steps = self.steps if self.steps is not None else np.zeros(0, np.float32)
+        return digest_of("shifts", model, self.tensor, numbers, steps, list(self.readers), samples)
+
+
+def input_shifts(
+    graph: FloatGraph, plan: Plan, found: Calibration, samples: SampleSet, count: int, watch: Watch,
+    executor: Executor | None = None, store: Store | None = None,
+) -> dict[str, np.ndarray]:
+    """Node that reads int8 and whose bias is corrected -> mean over the first `count` samples of what rounding adds to
+    what its kernel reads, laid out as its mean. Nodes of which a store knows it are not computed again."""
+    views = _views(graph, plan, found)
+    shifts: dict[str, np.ndarray] = {}
+    keys: dict[str, View] = {}
+    if store is not None:
+        model, digests = model_digest(graph), [digest_of(samples[i]) for i in range(count)]
+        for view in views:
+            key = view.key(model, digests)
+            known = _unpacked(store.get(key), view)
+            if known is None:
+                keys[key] = view
+            else:
+                shifts |= known
+        views = list(keys.values())
+    if not views:
+        return shifts
+    job = _Shifts(graph, views)
+    sums: dict[str, np.ndarray] = {}
+    with watch.stage("correct biases", count) as stage:
+        for one in ordered(executor, job, (samples[i] for i in range(count))):
+            for node, shift in one.items():
+                sums[node] = sums[node] + shift if node in sums else shift
+            stage.step()
+    fresh = {node: total / count for node, total in sums.items()}
+    if store is not None:
+        for key, view in keys.items():
+            store.put(key, _packed({node: fresh[node] for node in view.readers}))
+    return shifts | fresh
+
+
+def _views(graph: FloatGraph, plan: Plan, found: Calibration) -> list[View]:
+    """What the corrected nodes read as int8, each tensor once."""
+    encodings = encode_slots(plan, found)
+    readers: dict[str, dict[str, Reach]] = {}
+    for name in found.means:
+        node = graph.node(name)
+        if node.inputs[0] is not None and plan.nodes[name].inputs[0] is QType.INT8:  # int16 is too fine to move a mean
+            readers.setdefault(str(node.inputs[0].name), {})[name] = Reach.of(node)
+    slots = {tensor: plan.tensors[tensor].slot for tensor in readers}
+    return [
+        View(tensor, encodings.view(slots[tensor], QType.INT8), encodings.channels.get(slots[tensor]), nodes)
+        for tensor, nodes in readers.items()
+    ]
+
+
+class _Shifts:
+    """For one sample: mean of what rounding adds to the input of every node. Can be pickled."""
+
+    def __init__(self, graph: FloatGraph, views: list[View]) -> None:
+        inputs = {str(v.name) for v in graph.inputs}
+        self.views = views
+        self.computed = list(dict.fromkeys(v.tensor for v in views if v.tensor not in inputs))
+        self.float = PortableSession(graph.model, self.computed) if self.computed else None
+
+    def __call__(self, sample: Sample) -> dict[str, np.ndarray]:
+        arrays = dict(sample)
+        if self.float is not None:
+            arrays |= zip(self.computed, self.float.run(self.computed, sample), strict=True)
+        found: dict[str, np.ndarray] = {}
+        for view in self.views:
+            error = rounding_error(arrays[view.tensor], view.encoding, view.steps)
+            found |= {node: input_mean(reach, error) for node, reach in view.readers.items()}
+        return found
+
+
+def rounding_error(x: np.ndarray, e: Encoding, steps: np.ndarray | None = None) -> np.ndarray:
+    """x' - x for every value, float32: what quantize and dequantize by an encoding add. `steps`: factors of its scale,
+    shaped to broadcast. NaN stays NaN."""
+    with np.errstate(invalid="ignore"):
+        if steps is not None:
+            return np.asarray(fake_quantize(x, e.scale * steps, e.zero_point, e.low, e.high) - x)
+        flat = np.ascontiguousarray(x, np.float32).reshape(-1)
+        error = np.empty_like(flat)
+        for start in range(0, flat.size, CHUNK):
+            chunk = flat[start : start + CHUNK]
+            rounded = fake_quantize(chunk, e.scale, e.zero_point, e.low, e.high)
+            np.subtract(rounded, chunk, out=error[start : start + CHUNK])
+    return error.reshape(x.shape)
+
+
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays in their order; names are not kept, since a node may be called anything."""
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays.values())
+    return buffer.getvalue()
+
+
+def _unpacked(data: bytes | None, view: View) -> dict[str, np.ndarray] | None:
+    """What `_packed` made of a view; None for anything else, which then counts as not there."""
+    if data is None:
+        return None
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = [file[name] for name in file.files]
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile):
+        return None
+    return dict(zip(view.readers, arrays, strict=True)) if len(arrays) == len(view.readers) else None
