@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from ptqlab.placement import Ask, Asks
 from ptqlab.quantize.calibrate import bins_needed
 from ptqlab.quantize.options import SlotOptions, slot_options
 from ptqlab.quantize.recipe import Recipe, make_recipe
+from ptqlab.quantize.shifts import input_shifts
 from ptqlab.quantize.statistics import observe
+from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 
 Feeds = dict[str, np.ndarray]
@@ -57,3 +60,8 @@ def options(graph: FloatGraph, plan: Plan, asked: Recipe, samples: Sequence[Feed
     return {
         slot: slot_options(graph, slot, sources, seen, asked.slots[slot], []) for slot, sources in plan.sources.items()
     }
+
+
+def with_shifts(graph: FloatGraph, plan: Plan, found: Calibration, samples: list[Feeds]) -> Calibration:
+    """The calibration with biases corrected for rounded inputs, too, whatever that brings."""
+    return replace(found, shifts=input_shifts(graph, plan, found, samples, len(samples), Watch()))

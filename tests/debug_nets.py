@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from calibration_nets import Feeds, mobile, recipe
+from calibration_nets import Feeds, mobile, recipe, with_shifts
 
 from ptqlab.debug.network import Network
 from ptqlab.events import Watch
@@ -18,10 +18,12 @@ CORRECTED = {"weight": {"bias_correction": {"num_sample": 2}}}
 
 
 def calibrated(block: dict[str, Any] | None = None) -> tuple[FloatGraph, Any, list[Feeds]]:
-    """Float graph, calibrated model and samples of an inverted residual block."""
+    """Float graph, calibrated model and samples of an inverted residual block; {}: our default, with biases corrected
+    for rounded inputs, too."""
     graph, plan, samples = mobile()
     asked = recipe(graph, plan, CORRECTED if block is None else block)
-    encodings = encode(graph, plan, calibrate(graph, plan, samples, len(samples), Watch(), asked))
+    found = calibrate(graph, plan, samples, len(samples), Watch(), asked)
+    encodings = encode(graph, plan, with_shifts(graph, plan, found, samples) if block == {} else found)
     return graph, calibrated_model(graph, plan, encodings).model, samples
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from calibration_nets import recipe
+from calibration_nets import recipe, with_shifts
 from core_models import net
 from debug_nets import CORRECTED, network
 from models import init, node, random
@@ -60,7 +60,8 @@ def products():
     inits = [init(f"w{i}", random(6, 6, seed=i, scale=0.3)) for i in range(3)]
     samples = [{"x": random(1, 5, 6, seed=20 + i)} for i in range(4)]
     graph, plan = planned(net(nodes, ["y"], inits, samples[0])[0])
-    encodings = encode(graph, plan, calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan)))
+    found = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
+    encodings = encode(graph, plan, with_shifts(graph, plan, found, samples))
     return Network(calibrated_model(graph, plan, encodings).model, graph.model), samples
 
 

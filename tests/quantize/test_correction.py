@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from calibration_nets import mobile, recipe
+from calibration_nets import mobile, recipe, with_shifts
 from core_models import net, weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,13 +53,31 @@ def test_the_mean_error_of_the_weights_is_taken_back() -> None:
         assert encoding.own is not None and np.abs(encoding.own).max() > 1e-5
 
 
+@pytest.mark.parametrize(("flat", "kept"), [(True, True), (False, False)])
+def test_corrections_for_rounded_inputs_are_confirmed(flat: bool, kept: bool) -> None:
+    """Samples that share their background gain by them; of samples that have nothing in common none are kept. Half of
+    the samples set them, the others judge; the result tells both scores."""
+    graph, plan, _ = mobile(1)
+    samples = [{"x": random(1, 4, 9, 9, seed=i, scale=0.01 if flat else 1.0) + np.float32(0.337 if flat else 0)}
+               for i in range(12)]
+    for sample in samples:
+        sample["x"][0, 0, 0, 0] = 4.0
+    found = calibrate(graph, plan, samples, 12, Watch(), recipe(graph, plan))
+    answer = found.answers["bias_correction"]["inputs"]
+    assert (answer["samples"], answer["metric"], answer["kept"]) == (6, "sqnr", kept)
+    assert answer["kept"] == (answer["with"] >= answer["without"] + 0.5) == bool(found.shifts)
+    assert set(found.shifts) == (set(found.means) if kept else set())
+    few = calibrate(graph, plan, samples, 7, Watch(), recipe(graph, plan))
+    assert few.shifts == {} and "inputs" not in few.answers["bias_correction"]
+
+
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_the_mean_error_of_the_rounded_input_is_taken_back(asymmetric: bool) -> None:
-    """By default: with rounded weights on the rounded input, corrected, each node's output has the float mean."""
+    """With rounded weights on the rounded input, corrected for both, each node's output has the float mean."""
     graph, plan, samples = mobile(4)
     asked = recipe(graph, plan, {"activation": {"asymmetric": True}} if asymmetric else {})
     found = calibrate(graph, plan, samples, 4, Watch(), asked)
-    encoded = encode(graph, plan, found)
+    encoded = encode(graph, plan, with_shifts(graph, plan, found, samples))
     for name, encoding in encoded.weights.items():
         tensor, e = str(graph.node(name).inputs[0].name), encoded.slots  # type: ignore[union-attr]
         errors = []
@@ -75,43 +93,47 @@ def test_the_mean_error_of_the_rounded_input_is_taken_back(asymmetric: bool) -> 
 
 
 def test_bias_correction_of_the_configuration_speaks_of_weights_only() -> None:
-    """What the vendor's key says; the default does more."""
-    graph, plan, samples = mobile(4)
+    """What the vendor's key says; the default tries more."""
+    graph, plan, samples = mobile(8)
     asked = recipe(graph, plan, ALWAYS)
     assert asked.correction is not None and not asked.correction.inputs
     assert recipe(graph, plan).correction.inputs  # type: ignore[union-attr]
-    found = calibrate(graph, plan, samples, 4, Watch(), asked)
-    assert found.shifts == {} and found.means
+    found = calibrate(graph, plan, samples, 8, Watch(), asked)
+    assert found.shifts == {} and found.means and "inputs" not in found.answers["bias_correction"]
 
 
 def test_int16_inputs_have_no_shift() -> None:
     """Their steps move no mean, and without an int8 input the second pass is not made."""
-    graph, plan, samples = mobile(2, "int16")
-    found = calibrate(graph, plan, samples, 2, Watch(), recipe(graph, plan))
-    assert found.means and found.shifts == {}
+    graph, plan, samples = mobile(8, "int16")
+    found = calibrate(graph, plan, samples, 8, Watch(), recipe(graph, plan))
+    assert found.means and found.shifts == {} and "inputs" not in found.answers["bias_correction"]
     assert all(w.own is w.correction for w in encode(graph, plan, found).weights.values())
 
 
 def test_shifts_are_the_same_from_workers_and_from_the_store() -> None:
     """Bit for bit; of a changed threshold only what follows from it is computed again."""
     graph, plan, samples = mobile(4)
-    alone = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
+    found = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
     kept: dict[str, bytes] = {}
 
     class Memory:
         get, put = staticmethod(kept.get), staticmethod(kept.__setitem__)
 
+    alone = input_shifts(graph, plan, found, samples, 4, Watch())
     with ThreadPoolExecutor(3) as pool:
-        many = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan), pool, Memory())
+        many = input_shifts(graph, plan, found, samples, 4, Watch(), pool, Memory())
     before = len(kept)
-    again = input_shifts(graph, plan, many, samples, 4, Watch(), store=Memory())
-    assert len(kept) == before and set(again) == set(alone.shifts) == set(alone.means)
-    for name, shift in alone.shifts.items():
-        assert np.array_equal(shift, many.shifts[name]) and np.array_equal(shift, again[name])
-    first = next(iter(many.thresholds))
-    wider = replace(many, thresholds=many.thresholds | {first: replace(many.thresholds[first], value=100.0)})
+    again = input_shifts(graph, plan, found, samples, 4, Watch(), store=Memory())
+    assert len(kept) == before and set(again) == set(alone) == set(found.means)
+    for name, shift in alone.items():
+        assert np.array_equal(shift, many[name]) and np.array_equal(shift, again[name])
+    first = next(iter(found.thresholds))
+    wider = replace(found, thresholds=found.thresholds | {first: replace(found.thresholds[first], value=100.0)})
     input_shifts(graph, plan, wider, samples, 4, Watch(), store=Memory())
     assert len(kept) == before + 1
+    kept.update(dict.fromkeys(kept, b"broken"))
+    mended = input_shifts(graph, plan, found, samples, 4, Watch(), store=Memory())
+    assert all(np.array_equal(shift, mended[name]) for name, shift in alone.items())
 
 
 @given(arrays(np.float32, st.integers(1, 200), elements=st.floats(-9, 9, width=32)), st.sampled_from([1, 7, 64]))
@@ -217,7 +239,7 @@ def test_answers_tell_what_was_corrected() -> None:
     assert (answer["samples"], answer["metric"]) == (4, "cosine-similarity")
     assert answer["nodes"] + len(answer["refused"]) == 4
     default = calibrate(graph, plan, samples, 6, Watch(), recipe(graph, plan)).answers["bias_correction"]
-    assert default == {"samples": 6, "nodes": 4, "inputs": True}
+    assert default == {"samples": 6, "nodes": 4}
     none = recipe(graph, plan, {"activation": {"calibration_type": "max"}})
     assert calibrate(graph, plan, samples, 6, Watch(), none).means == {}
 
