@@ -25,7 +25,7 @@ from ptqlab.stages.plan import Plan
 
 JUDGES = 16
 # corrections for rounded inputs: fewest samples, most that judge, and the gain in dB that is no accident of these
-FEWEST, INPUT_JUDGES, CLEAR_GAIN = 8, 8, 0.5
+FEWEST, INPUT_JUDGES, CLEAR_GAIN = 16, 8, 0.5
 
 
 def reach_of(slot: str, channels: Channels | None, statistics: Statistics) -> Reach | None:
@@ -138,10 +138,10 @@ def confirmed_inputs(
 ) -> Calibration:
     """The calibration with biases corrected for rounded inputs, too, where that brings the outputs clearly nearer.
 
-    At most half of the samples set the shifts (`quantize.shifts`), samples behind them judge, by SQNR; fewer than FEWEST
-    confirm nothing. What rounding does to a mean may differ from sample to sample (dark and light pages), and then a
-    mean of few is worse than none (measured on a network for the orientation of pages: 31 to 24 dB); where all samples
-    are alike it is worth 1 to 2 dB.
+    At most half of the samples set the shifts (`quantize.shifts`), samples behind them judge, by SQNR; fewer than
+    FEWEST confirm nothing. What rounding does to a mean may differ from sample to sample (dark and light pages), and
+    then a mean of few is worse than none (measured on a network for the orientation of pages: 31 to 24 dB); where all
+    samples are alike it is worth 1 to 2 dB.
     """
     count = min(asked.num_sample, total // 2)
     judges = range(count, min(total, count + INPUT_JUDGES))

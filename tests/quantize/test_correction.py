@@ -58,16 +58,16 @@ def test_corrections_for_rounded_inputs_are_confirmed(flat: bool, kept: bool) ->
     """Samples that share their background gain by them; of samples that have nothing in common none are kept. Half of
     the samples set them, the others judge; the result tells both scores."""
     graph, plan, _ = mobile(1)
-    samples = [{"x": random(1, 4, 9, 9, seed=i, scale=0.01 if flat else 1.0) + np.float32(0.337 if flat else 0)}
-               for i in range(12)]
+    samples = [{"x": random(1, 4, 9, 9, seed=i, scale=0.01 if flat else 1.0) + np.float32(0.15 if flat else 0)}
+               for i in range(16)]
     for sample in samples:
         sample["x"][0, 0, 0, 0] = 4.0
-    found = calibrate(graph, plan, samples, 12, Watch(), recipe(graph, plan))
+    found = calibrate(graph, plan, samples, 16, Watch(), recipe(graph, plan))
     answer = found.answers["bias_correction"]["inputs"]
-    assert (answer["samples"], answer["metric"], answer["kept"]) == (6, "sqnr", kept)
+    assert (answer["samples"], answer["metric"], answer["kept"]) == (8, "sqnr", kept)
     assert answer["kept"] == (answer["with"] >= answer["without"] + 0.5) == bool(found.shifts)
     assert set(found.shifts) == (set(found.means) if kept else set())
-    few = calibrate(graph, plan, samples, 7, Watch(), recipe(graph, plan))
+    few = calibrate(graph, plan, samples, 15, Watch(), recipe(graph, plan))
     assert few.shifts == {} and "inputs" not in few.answers["bias_correction"]
 
 
@@ -94,18 +94,18 @@ def test_the_mean_error_of_the_rounded_input_is_taken_back(asymmetric: bool) -> 
 
 def test_bias_correction_of_the_configuration_speaks_of_weights_only() -> None:
     """What the vendor's key says; the default tries more."""
-    graph, plan, samples = mobile(8)
+    graph, plan, samples = mobile(16)
     asked = recipe(graph, plan, ALWAYS)
     assert asked.correction is not None and not asked.correction.inputs
     assert recipe(graph, plan).correction.inputs  # type: ignore[union-attr]
-    found = calibrate(graph, plan, samples, 8, Watch(), asked)
+    found = calibrate(graph, plan, samples, 16, Watch(), asked)
     assert found.shifts == {} and found.means and "inputs" not in found.answers["bias_correction"]
 
 
 def test_int16_inputs_have_no_shift() -> None:
     """Their steps move no mean, and without an int8 input the second pass is not made."""
-    graph, plan, samples = mobile(8, "int16")
-    found = calibrate(graph, plan, samples, 8, Watch(), recipe(graph, plan))
+    graph, plan, samples = mobile(16, "int16")
+    found = calibrate(graph, plan, samples, 16, Watch(), recipe(graph, plan))
     assert found.means and found.shifts == {} and "inputs" not in found.answers["bias_correction"]
     assert all(w.own is w.correction for w in encode(graph, plan, found).weights.values())
 
@@ -196,7 +196,7 @@ def test_matmul_without_a_bias(tail: bool) -> None:
 
 def test_the_metric_decides_node_by_node() -> None:
     """What the metric does not confirm on samples of its own is taken back and named; the rest is kept."""
-    graph, plan, samples = mobile(8)
+    graph, plan, samples = mobile(16)
     found = calibrate(graph, plan, samples, 8, Watch(), recipe(graph, plan))
     wrong = dict(found.means) | {"conv0": -20.0 * found.means["conv0"]}
     spoiled = replace(found, means=wrong)
