@@ -138,15 +138,16 @@ def confirmed_inputs(
 ) -> Calibration:
     """The calibration with biases corrected for rounded inputs, too, where that brings the outputs clearly nearer.
 
-    At most half of the samples set the shifts (`quantize.shifts`), samples behind them judge, by SQNR; fewer than
+    At most half of the samples set the shifts (`quantize.shifts`), some of those behind them judge, by SQNR; fewer than
     FEWEST confirm nothing. What rounding does to a mean may differ from sample to sample (dark and light pages), and
     then a mean of few is worse than none (measured on a network for the orientation of pages: 31 to 24 dB); where all
     samples are alike it is worth 1 to 2 dB.
     """
-    count = min(asked.num_sample, total // 2)
-    judges = range(count, min(total, count + INPUT_JUDGES))
     if total < FEWEST:
         return found
+    count = min(asked.num_sample, total // 2)
+    others = min(INPUT_JUDGES, total - count)
+    judges = [count + i * (total - count) // others for i in range(others)]
     shifts = input_shifts(graph, plan, found, samples, count, watch, executor, store)
     if not shifts:
         return found
