@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -128,6 +128,16 @@ def ctc_text(output: np.ndarray) -> list[int]:
     """Greedy reading of [1, T, classes]: repeats and blanks (class 0) fall away."""
     best = output[0].argmax(-1)
     return [int(c) for i, c in enumerate(best) if c and (i == 0 or c != best[i - 1])]
+
+
+def characters(path: Path) -> list[str]:
+    """What the classes of a PP-OCR recognizer stand for, as its file tells: blank, the characters, space."""
+    told = {entry.key: entry.value for entry in onnx.load(path, load_external_data=False).metadata_props}
+    return ["", *told["character"].split("\n"), " "]
+
+
+def read_text(output: np.ndarray, letters: Sequence[str]) -> str:
+    return "".join(letters[min(code, len(letters) - 1)] for code in ctc_text(output))
 
 
 def lines_equal(wanted: list[Outputs], got: list[Outputs]) -> str:

@@ -6,8 +6,10 @@ is downloaded. Calibration and scoring samples come from different seeds, photos
 
 from __future__ import annotations
 
+import itertools
 import sys
 import sysconfig
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,8 +53,12 @@ def text_lines(count: int, seed: int) -> Samples:
 
     Words that do not fit are left out. PP-OCR keeps the shape of letters, so that a longer line is a wider input;
     squeezed ones are narrower than what a step of its output sees, and a float model reads them by luck."""
-    samples: Samples = []
-    for index in range(count):
+    return [sample for _, sample in itertools.islice(written_lines(seed), count)]
+
+
+def written_lines(seed: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Text and image of one line after the other, without end."""
+    for index in itertools.count():
         random = np.random.default_rng((seed, index))
         words = list(random.choice(WORDS, random.integers(1, 5)))
         paper, ink = _colours(random)
@@ -64,8 +70,7 @@ def text_lines(count: int, seed: int) -> Samples:
         pixels = np.asarray(image).astype(np.float32) + random.normal(0, 6, (48, image.width, 3))
         sample = np.zeros((1, 3, 48, 320), np.float32)
         sample[..., : image.width] = _scaled(np.clip(pixels, 0, 255), 0.5, 0.5)
-        samples.append({"x": sample})
-    return samples
+        yield " ".join(words), {"x": sample}
 
 
 def _page(random: np.random.Generator, size: int) -> Image.Image:
