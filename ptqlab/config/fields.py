@@ -74,7 +74,7 @@ COMPILE_MODES = ("latency", "bandwidth", "balance")
 OPTIMIZE_LEVELS = ("O0", "O1", "O2")
 CACHE_MODES = ("disable", "enable", "force_overwrite")
 MODEL_OUTPUT_INT8, MODEL_OUTPUT_INT16, RUN_FAST = "set_model_output_int8", "set_model_output_int16", "run_fast"
-RECIPES = ("asymmetric", "inverted-residual", "ceiling", "log-spectrum")
+RECIPES = ("asymmetric", "asymmetric-search", "inverted-residual", "ceiling", "log-spectrum")
 NO_EFFECT = "is deprecated and has no effect"
 
 MODEL = (

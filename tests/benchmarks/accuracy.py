@@ -5,8 +5,8 @@
 Cosine and SQNR of the logits, pooled over all scoring samples, for the calibrated model and for the bit-exact
 simulation of the `.hbm` (`benchmarks.cases`). Recipes: the default; asymmetric (our method and bias correction fill in
 what is not said); the same with the five tensors that hurt most in int16, ranked by what rounding each alone does to
-the output (PP-OCR: int16 for all activations); where a lead over onnxruntime is a goal, an asymmetric list that
-modelwise_search chooses from by the calibration samples. Then onnxruntime's static quantization on the same samples.
+the output (PP-OCR: int16 for all activations); where a lead over onnxruntime is a goal, `recipe: asymmetric-search`,
+which chooses by the calibration samples. Then onnxruntime's static quantization on the same samples.
 `--why` adds what each tensor costs when it alone is rounded, and all weights alone: errors of that size hardly depend
 on each other, so their sum tells where the error of the whole comes from. Exit code 1 where a goal is missed.
 """
@@ -35,6 +35,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph, save, session
 from ptqlab.ops.calibration_node import DOMAIN
 from ptqlab.passes import optimize
+from ptqlab.pipeline.presets import asymmetric_search
 from ptqlab.pipeline.workbench import Workbench
 from ptqlab.placement import place
 from ptqlab.platforms import platform
@@ -48,10 +49,6 @@ from ptqlab.stages.plan import Plan
 
 Outputs = list[list[np.ndarray]]
 ASYMMETRIC = {"activation": {"asymmetric": True}}
-SEARCHED = {
-    "activation": {"calibration_type": ["max", "mse"], "max_percentile": 0.99995, "asymmetric": True},
-    "weight": {"bias_correction": {"num_sample": 16}}, "modelwise_search": {"metric": "sqnr"},
-}
 # what the simulation may lose against its calibrated model, dB
 LOSS = 0.5
 
@@ -88,7 +85,7 @@ def recipes(case: Case, entry: Entry) -> list[tuple[str, Mapping[str, Any], Goal
     made: list[tuple[str, Mapping[str, Any], Goal]] = [
         ("default", {}, entry.goals[0]), ("asymmetric", {"model_config": ASYMMETRIC}, entry.goals[1])]
     if entry.margin:
-        made.append(("searched", {"model_config": SEARCHED}, entry.goals[1]))
+        made.append(("searched", asymmetric_search(case.graph(), platform("nash-e")), entry.goals[1]))
     if len(entry.goals) > 2 and entry.raised:
         made.append((f"+ {entry.raised} in int16", worst_in_int16(case, entry.raised), entry.goals[2]))
     elif len(entry.goals) > 2:

@@ -49,6 +49,19 @@ def test_the_inverted_residual_recipe() -> None:
     assert "4 node_config entries" in told.message
 
 
+def test_a_search_by_recipe() -> None:
+    """It brings its list and its search; a search or a method of the user's own stays."""
+    graph, _, _ = mobile(1)
+    quant = completed(QuantConfig(), "asymmetric-search", graph, platform("nash-e"))[0]
+    assert (quant.search, quant.search_metric) == ("modelwise", "sqnr")
+    own = QuantConfig.parse({"model_config": {"layerwise_search": {"metric": "mse"}}})
+    quant = completed(own, "asymmetric-search", graph, platform("nash-e"))[0]
+    assert (quant.search, quant.search_metric, quant.modelwise_search) == ("layerwise", "mse", None)
+    own = QuantConfig.parse({"model_config": {"activation": {"calibration_type": "kl"}}})
+    quant = completed(own, "asymmetric-search", graph, platform("nash-e"))[0]
+    assert quant.to_dict()["model_config"]["activation"]["calibration_type"] == "kl"
+
+
 def test_what_reads_a_residual_sum_keeps_its_precision() -> None:
     """The convolutions behind the third one, through its Clip, and behind the sum read int16: sums are stored so."""
     names = ["a", "b", "c", "d", "e", "f"]
