@@ -12,7 +12,7 @@ from ptqlab.events import Watch
 from ptqlab.graph import FloatGraph
 from ptqlab.quantize.balance import unbalanced
 from ptqlab.quantize.channels import find_channels
-from ptqlab.quantize.confirm import confirmed, confirmed_inputs, confirmed_order, confirmed_weights, granted, reach_of
+from ptqlab.quantize.confirm import confirmed, confirmed_order, confirmed_weights, granted, reach_of
 from ptqlab.quantize.correction import judge
 from ptqlab.quantize.diagnosis import diagnose
 from ptqlab.quantize.encode import is_weighted
@@ -23,6 +23,7 @@ from ptqlab.quantize.options import LARGE_THRESHOLD, SAFE_THRESHOLD, SlotOptions
 from ptqlab.quantize.parallel import SampleSet
 from ptqlab.quantize.recipe import Correction, Recipe, plain
 from ptqlab.quantize.search import modelwise
+from ptqlab.quantize.shifts import input_shifts
 from ptqlab.quantize.statistics import Statistics, observe
 from ptqlab.quantize.steep import steep
 from ptqlab.quantize.store import Store
@@ -112,7 +113,10 @@ def calibrate(
     if recipe.weights != "max":
         found = confirmed_weights(graph, plan, found, recipe, samples, total, watch, executor)
     if correction and correction.inputs and found.means:
-        found = confirmed_inputs(graph, plan, found, correction, samples, total, watch, executor, store)
+        count = min(correction.num_sample, statistics.samples)
+        shifts = input_shifts(graph, plan, found, samples, count, watch, executor, store)
+        told = {**found.answers["bias_correction"], "inputs": len(shifts)}
+        found = replace(found, shifts=shifts, answers={**found.answers, "bias_correction": told})
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     if correction and correction.order == "sequential" and found.means:

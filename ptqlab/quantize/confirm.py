@@ -1,5 +1,4 @@
-"""Steps per channel, other steps of weights and corrections beyond the weights' error, on trial: kept only if samples
-that did not set them confirm them."""
+"""Steps per channel and other steps of weights, on trial: kept only if samples that did not set them confirm them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,15 +16,11 @@ from ptqlab.quantize.options import Reach, SlotOptions
 from ptqlab.quantize.parallel import SampleSet
 from ptqlab.quantize.recipe import Correction, Recipe
 from ptqlab.quantize.sequential import sequential_corrections
-from ptqlab.quantize.shifts import input_shifts
 from ptqlab.quantize.statistics import Statistics
-from ptqlab.quantize.store import Store
 from ptqlab.stages.calibration import Calibration
 from ptqlab.stages.plan import Plan
 
 JUDGES = 16
-# corrections for rounded inputs: fewest samples, most that judge, and the gain in dB that is no accident of these
-FEWEST, INPUT_JUDGES, CLEAR_GAIN = 16, 8, 0.5
 
 
 def reach_of(slot: str, channels: Channels | None, statistics: Statistics) -> Reach | None:
@@ -130,32 +125,3 @@ def confirmed_order(
               + ("kept" if kept else "the local one is kept"))
     answer = {"metric": recipe.metric, "sequential": a, "local": b, "kept": kept}
     return replace(changed if kept else found, answers={**found.answers, "sequential": answer})
-
-
-def confirmed_inputs(
-    graph: FloatGraph, plan: Plan, found: Calibration, asked: Correction, samples: SampleSet, total: int, watch: Watch,
-    executor: Executor | None = None, store: Store | None = None,
-) -> Calibration:
-    """The calibration with biases corrected for rounded inputs, too, where that brings the outputs clearly nearer.
-
-    At most half of the samples set the shifts (`quantize.shifts`), some of those behind them judge, by SQNR; fewer than
-    FEWEST confirm nothing. What rounding does to a mean may differ from sample to sample (dark and light pages), and
-    then a mean of few is worse than none (measured on a network for the orientation of pages: 31 to 24 dB); where all
-    samples are alike it is worth 1 to 2 dB.
-    """
-    if total < FEWEST:
-        return found
-    count = min(asked.num_sample, total // 2)
-    others = min(INPUT_JUDGES, total - count)
-    judges = [count + i * (total - count) // others for i in range(others)]
-    shifts = input_shifts(graph, plan, found, samples, count, watch, executor, store)
-    if not shifts:
-        return found
-    changed = replace(found, shifts=shifts)
-    a, b = scores(graph, plan, [changed, found], samples, judges, "sqnr", watch, executor)
-    kept = a >= b + CLEAR_GAIN
-    watch.log(f"biases corrected for rounded inputs, too: sqnr {a:.6g}, for rounded weights only {b:.6g}: "
-              + ("kept" if kept else "taken back"))
-    told = dict(found.answers.get("bias_correction", {}))
-    told["inputs"] = {"samples": count, "metric": "sqnr", "with": a, "without": b, "kept": kept}
-    return replace(changed if kept else found, answers={**found.answers, "bias_correction": told})

@@ -13,6 +13,9 @@ import onnx_ir as ir
 
 from ptqlab.ops.node import attribute, shape, spatial_geometry
 
+# samples that do not agree by accident
+SURE = 16
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -80,15 +83,35 @@ def _reads(op_type: str, offset: int, stride: int, size: int, out: int) -> slice
 
 
 def mean_output_error(node: ir.Node, weight_error: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Mean of the output error per output channel, float64, for errors of the weights as the node holds them."""
-    error = weight_error.astype(np.float64)
+    """Mean of the output error per output channel, float64 [O], for errors of the weights as the node holds them."""
+    return output_means(node, weight_error, mean[None])[0]
+
+
+def output_means(node: ir.Node, weights: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Means of the output, float64 [S, O], for weights as the node holds them and means of what its kernel reads.
+
+    means  [S, C, kernel...] for convolutions, [S, K] for MatMul and Gemm
+    """
+    weights, count = weights.astype(np.float64), len(means)
     group = attribute(node, "group", 1)
     if node.op_type == "Conv":
-        split = error.reshape(group, error.shape[0] // group, -1)
-        return np.matmul(split, mean.reshape(group, -1, 1)).reshape(-1)
+        split = weights.reshape(group, weights.shape[0] // group, -1)
+        columns = means.reshape(count, group, -1).transpose(1, 2, 0)
+        return np.matmul(split, columns).reshape(-1, count).T
     if node.op_type == "ConvTranspose":
-        taps = int(np.prod(error.shape[2:]))
-        by_tap = error.reshape(group, error.shape[0] // group, error.shape[1], taps)
-        return np.einsum("gcok,gck->go", by_tap, mean.reshape(group, -1, taps)).reshape(-1)
+        taps = int(np.prod(weights.shape[2:]))
+        by_tap = weights.reshape(group, weights.shape[0] // group, weights.shape[1], taps)
+        return np.einsum("gcok,sgck->sgo", by_tap, means.reshape(count, group, -1, taps)).reshape(count, -1)
     transposed = node.op_type == "Gemm" and attribute(node, "transB", 0)
-    return error @ mean if transposed else mean @ error
+    return means @ weights.T if transposed else means @ weights
+
+
+def common(errors: np.ndarray) -> np.ndarray:
+    """The mean error of each channel where the samples have it in common, else 0; float64 [O] of [S, O].
+
+    They do where the mean exceeds the standard deviation between samples; of less than SURE samples, which may agree by
+    accident, it has to exceed as many standard errors of itself.
+    """
+    count = len(errors)
+    mean, variance = errors.mean(axis=0), errors.var(axis=0, ddof=1)
+    return np.where(mean**2 > max(1.0, SURE / count) * variance, mean, 0.0)

@@ -49,7 +49,7 @@ class SlotAsk:
 class Correction:
     """Bias correction: `num_sample` samples give the mean of every input; `metric` decides node by node whether the
     correction is kept ("" keeps all, what the default recipe does). `order` "sequential" is tried besides. `inputs`:
-    taking back the mean error that rounding its input makes is tried, too; bias_correction speaks of the weights'."""
+    the mean error that rounding its input makes is taken back, too; bias_correction speaks of the weights' only."""
 
     num_sample: int
     metric: str = ""

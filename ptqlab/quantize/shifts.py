@@ -1,11 +1,17 @@
-"""Means of what rounding adds to the inputs of operators with weights: the other half of a bias correction.
+"""What rounding adds to the inputs of operators with weights, in the mean: the other half of a bias correction.
 
-Values that lie together (a plain background, what a Relu holds at 0, what a threshold cuts off) are rounded to the same
-side, so the rounded input has another mean than the float one, and the output has, too. With the mean of the rounding
-error by kernel tap it is known for any weights, as `quantize.means` says of the weights' own error:
+Values that lie together (a plain background, silence, what a threshold cuts off) are rounded to the same side, so the
+rounded input has another mean than the float one, and the output has, too. With the mean of the rounding error by
+kernel tap it is known for any weights, as `quantize.means` says of the weights' own error:
     mean error of output o  =  sum (w' - w)[o, c, k] * m[c, k]  +  sum w'[o, c, k] * shift[c, k]
 Thresholds must be known before, so this takes a second pass of the float model, over the samples of the correction.
-Each operator is looked at alone, on its float input. `quantize.confirm` tells where it helps.
+Each operator is looked at alone, on its float input.
+
+What differs from sample to sample cannot be taken back by one number: dark pages shift to one side and light ones to
+the other, and the mean of a few says little of the next (measured on a network for the orientation of pages: 31 to 24
+dB with all that the second term says). So it counts only in output channels where the samples have it in common
+(`means.common`). These are a few in a hundred, and bring what there is to gain: CREPE 0.6 and, asymmetric, 2.1 dB,
+MobileNetV2 0.4 dB.
 """
 from __future__ import annotations
 
@@ -53,12 +59,13 @@ def input_shifts(
     graph: FloatGraph, plan: Plan, found: Calibration, samples: SampleSet, count: int, watch: Watch,
     executor: Executor | None = None, store: Store | None = None,
 ) -> dict[str, np.ndarray]:
-    """Node that reads int8 and whose bias is corrected -> mean over the first `count` samples of what rounding adds to
-    what its kernel reads, laid out as its mean. Nodes of which a store knows it are not computed again."""
-    views = _views(graph, plan, found)
+    """Node that reads int8 and whose bias is corrected -> what rounding adds to what its kernel reads, a mean for each
+    of the first `count` samples [count, ...]; none for a single sample, which has nothing to be compared with. Nodes of
+    which a store knows it are not computed again."""
+    views = _views(graph, plan, found) if count > 1 else []
     shifts: dict[str, np.ndarray] = {}
     keys: dict[str, View] = {}
-    if store is not None:
+    if store is not None and views:
         model, digests = model_digest(graph), [digest_of(samples[i]) for i in range(count)]
         for view in views:
             key = view.key(model, digests)
@@ -71,13 +78,13 @@ def input_shifts(
     if not views:
         return shifts
     job = _Shifts(graph, views)
-    sums: dict[str, np.ndarray] = {}
+    rows: dict[str, list[np.ndarray]] = {node: [] for view in views for node in view.readers}
     with watch.stage("correct biases", count) as stage:
         for one in ordered(executor, job, (samples[i] for i in range(count))):
             for node, shift in one.items():
-                sums[node] = sums[node] + shift if node in sums else shift
+                rows[node].append(shift)
             stage.step()
-    fresh = {node: total / count for node, total in sums.items()}
+    fresh = {node: np.stack(shifts) for node, shifts in rows.items()}
     if store is not None:
         for key, view in keys.items():
             store.put(key, _packed({node: fresh[node] for node in view.readers}))

@@ -9,7 +9,7 @@ from ptqlab.arith.rounding import quantize, round_half_away
 from ptqlab.ops.integer.accumulate import drop_bits
 from ptqlab.ops.node import attribute, constant, input_value, shape
 from ptqlab.ops.spec import Encoding, WeightEncoding
-from ptqlab.quantize.means import mean_output_error
+from ptqlab.quantize.means import common, mean_output_error, output_means
 
 # steps of weights that "mse" tries, relative to the largest weight's
 SHRINKS = np.linspace(1.0, 0.6, 41)
@@ -108,7 +108,8 @@ def encode_weights(
 
     mean     of what the kernel reads (`quantize.means`): the bias then takes back the mean error that rounding the
              weights makes in each output channel
-    shift    mean of what rounding adds to what the kernel reads (`quantize.shifts`), taken back besides
+    shift    what rounding adds to what the kernel reads, a mean for each sample (`quantize.shifts`): the error that
+             these have in common is taken back besides
     correction  of the bias of each channel, instead of what follows from the means
     method   "max", or "mse" for steps of the smallest squared error of the weights
     factors  of the steps of the input's channels, which the weights take in before they are rounded
@@ -137,7 +138,7 @@ def encode_weights(
         held = held if factors is None else held / factors.astype(np.float64)
         correction = own = mean_output_error(node, raw.astype(np.float64) - held, mean)
         if shift is not None:
-            correction = own - mean_output_error(node, held, shift)
+            correction = own - common(output_means(node, held, shift))
     if correction is not None:
         bias = bias + correction
     if node.op_type == "Gemm" and axis == 0:

@@ -54,8 +54,8 @@ class Calibration:
     method   of the whole run, in words
     means    node with weights -> mean of what its kernel reads (`quantize.means`); holds the nodes whose biases are
              corrected
-    shifts   the same nodes -> mean of what rounding adds to that (`quantize.shifts`); empty where biases take back the
-             weights' own error only
+    shifts   nodes of these -> what rounding adds to that in the mean, a row for each sample (`quantize.shifts`); empty
+             where biases take back the weights' own error only
     corrections  node with weights -> correction of its bias, where it does not follow from means and shifts
     weights  how the steps of weights are found: "max" or "mse"
     answers  what else a reader of the result should know: scores of a search, samples behind the corrections

@@ -60,7 +60,7 @@ def test_the_default_is_told(given: dict[str, Any]) -> None:
     """Log and record say that nothing was configured and what that means."""
     run = ptqlab.compile(**given)
     assert run.record.calibration["method"] == "mse (ptqlab's default)"
-    assert run.record.calibration["bias_correction"] == {"samples": 3, "nodes": 4}
+    assert run.record.calibration["bias_correction"] == {"samples": 3, "nodes": 4, "inputs": 4}
 
 
 def test_the_same_calibration_is_not_done_twice(given: dict[str, Any], taken: list[int]) -> None:

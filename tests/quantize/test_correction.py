@@ -25,6 +25,7 @@ from ptqlab.quantize.calibrated import calibrated_model, with_folded_weights
 from ptqlab.quantize.correction import judge, twin
 from ptqlab.quantize.encode import encode
 from ptqlab.quantize.lower import lower
+from ptqlab.quantize.means import common
 from ptqlab.quantize.recipe import Correction
 from ptqlab.quantize.shifts import input_shifts, rounding_error
 from ptqlab.quantize.weights import dequantized, float_bias
@@ -53,22 +54,34 @@ def test_the_mean_error_of_the_weights_is_taken_back() -> None:
         assert encoding.own is not None and np.abs(encoding.own).max() > 1e-5
 
 
-@pytest.mark.parametrize(("flat", "kept"), [(True, True), (False, False)])
-def test_corrections_for_rounded_inputs_are_confirmed(flat: bool, kept: bool) -> None:
-    """Samples that share their background gain by them; of samples that have nothing in common none are kept. Half of
-    the samples set them, the others judge; the result tells both scores."""
+@pytest.mark.parametrize(("errors", "wanted"), [
+    ([[1.0, 1.0, 0.5, 3.0]] * 16, [1.0, 1.0, 0.5, 3.0]),  # all alike
+    ([[1.0, 1.0, 0.0, 0.5]] * 8 + [[3.0, -1.0, 0.1, 0.7]] * 8, [2.0, 0.0, 0.0, 0.6]),  # means 2, 0, 0.05, 0.6
+    ([[1.0], [1.1]], [1.05]),  # two that are close
+    ([[1.0], [2.0]], [0.0]),  # mean 1.5, twice its standard error: may be an accident
+])
+def test_what_samples_have_in_common(errors: list[list[float]], wanted: list[float]) -> None:
+    """By hand: a mean beyond what the samples differ by, and with few of them far beyond its own error."""
+    np.testing.assert_allclose(common(np.array(errors)), wanted)
+
+
+def test_corrections_for_rounded_inputs_need_samples_that_agree() -> None:
+    """Of samples that share their background the default corrects it; of two opposite kinds of samples it does not."""
     graph, plan, _ = mobile(1)
-    samples = [{"x": random(1, 4, 9, 9, seed=i, scale=0.01 if flat else 1.0) + np.float32(0.15 if flat else 0)}
-               for i in range(16)]
-    for sample in samples:
-        sample["x"][0, 0, 0, 0] = 4.0
-    found = calibrate(graph, plan, samples, 16, Watch(), recipe(graph, plan))
-    answer = found.answers["bias_correction"]["inputs"]
-    assert (answer["samples"], answer["metric"], answer["kept"]) == (8, "sqnr", kept)
-    assert answer["kept"] == (answer["with"] >= answer["without"] + 0.5) == bool(found.shifts)
-    assert set(found.shifts) == (set(found.means) if kept else set())
-    few = calibrate(graph, plan, samples, 15, Watch(), recipe(graph, plan))
-    assert few.shifts == {} and "inputs" not in few.answers["bias_correction"]
+    alike = [{"x": random(1, 4, 9, 9, seed=i, scale=0.01) + np.float32(0.15)} for i in range(16)]
+    kinds = [{"x": -s["x"] if i % 2 else s["x"]} for i, s in enumerate(alike)]
+    shares = []
+    for samples in (alike, kinds):
+        for sample in samples:
+            sample["x"][0, 0, 0, 0] = 4.0
+        found = calibrate(graph, plan, samples, 16, Watch(), recipe(graph, plan))
+        assert found.answers["bias_correction"] == {"samples": 16, "nodes": 4, "inputs": 4}
+        first = encode(graph, plan, found).weights["conv0"]
+        assert first.correction is not None and first.own is not None
+        shares.append(float(np.mean(first.correction != first.own)))
+    assert shares[0] >= 0.5 and shares[1] <= 0.2
+    alone = calibrate(graph, plan, alike[:1], 1, Watch(), recipe(graph, plan))
+    assert alone.shifts == {} and alone.means
 
 
 @pytest.mark.parametrize("asymmetric", [False, True])
@@ -93,20 +106,20 @@ def test_the_mean_error_of_the_rounded_input_is_taken_back(asymmetric: bool) -> 
 
 
 def test_bias_correction_of_the_configuration_speaks_of_weights_only() -> None:
-    """What the vendor's key says; the default tries more."""
-    graph, plan, samples = mobile(16)
+    """What the vendor's key says; the default does more."""
+    graph, plan, samples = mobile(4)
     asked = recipe(graph, plan, ALWAYS)
     assert asked.correction is not None and not asked.correction.inputs
     assert recipe(graph, plan).correction.inputs  # type: ignore[union-attr]
-    found = calibrate(graph, plan, samples, 16, Watch(), asked)
+    found = calibrate(graph, plan, samples, 4, Watch(), asked)
     assert found.shifts == {} and found.means and "inputs" not in found.answers["bias_correction"]
 
 
 def test_int16_inputs_have_no_shift() -> None:
     """Their steps move no mean, and without an int8 input the second pass is not made."""
-    graph, plan, samples = mobile(16, "int16")
-    found = calibrate(graph, plan, samples, 16, Watch(), recipe(graph, plan))
-    assert found.means and found.shifts == {} and "inputs" not in found.answers["bias_correction"]
+    graph, plan, samples = mobile(4, "int16")
+    found = calibrate(graph, plan, samples, 4, Watch(), recipe(graph, plan))
+    assert found.means and found.shifts == {} and found.answers["bias_correction"]["inputs"] == 0
     assert all(w.own is w.correction for w in encode(graph, plan, found).weights.values())
 
 
@@ -196,7 +209,7 @@ def test_matmul_without_a_bias(tail: bool) -> None:
 
 def test_the_metric_decides_node_by_node() -> None:
     """What the metric does not confirm on samples of its own is taken back and named; the rest is kept."""
-    graph, plan, samples = mobile(16)
+    graph, plan, samples = mobile(4)
     found = calibrate(graph, plan, samples, 8, Watch(), recipe(graph, plan))
     wrong = dict(found.means) | {"conv0": -20.0 * found.means["conv0"]}
     spoiled = replace(found, means=wrong)
@@ -239,7 +252,7 @@ def test_answers_tell_what_was_corrected() -> None:
     assert (answer["samples"], answer["metric"]) == (4, "cosine-similarity")
     assert answer["nodes"] + len(answer["refused"]) == 4
     default = calibrate(graph, plan, samples, 6, Watch(), recipe(graph, plan)).answers["bias_correction"]
-    assert default == {"samples": 6, "nodes": 4}
+    assert default == {"samples": 6, "nodes": 4, "inputs": 4}
     none = recipe(graph, plan, {"activation": {"calibration_type": "max"}})
     assert calibrate(graph, plan, samples, 6, Watch(), none).means == {}
 
