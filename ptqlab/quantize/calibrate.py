@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -115,8 +116,7 @@ def calibrate(
     if correction and correction.inputs and found.means:
         count = min(correction.num_sample, statistics.samples)
         shifts = input_shifts(graph, plan, found, samples, count, watch, executor, store)
-        told = {**found.answers["bias_correction"], "inputs": len(shifts)}
-        found = replace(found, shifts=shifts, answers={**found.answers, "bias_correction": told})
+        found = _with_shifts(found, shifts)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     if correction and correction.order == "sequential" and found.means:
@@ -130,6 +130,12 @@ def calibrate(
 
 def _asks_per_channel(recipe: Recipe) -> bool:
     return any(m.by_channel for ask in recipe.slots.values() for m in ask.methods)
+
+
+def _with_shifts(found: Calibration, shifts: Mapping[str, np.ndarray]) -> Calibration:
+    """Biases are corrected for rounded inputs, too, where the samples agree on what these do."""
+    answer = {**found.answers["bias_correction"], "inputs": len(shifts)}
+    return replace(found, shifts=shifts, answers={**found.answers, "bias_correction": answer})
 
 
 def _judged(

@@ -84,7 +84,7 @@ def input_shifts(
             for node, shift in one.items():
                 rows[node].append(shift)
             stage.step()
-    fresh = {node: np.stack(shifts) for node, shifts in rows.items()}
+    fresh = {node: np.stack(arrays) for node, arrays in rows.items()}
     if store is not None:
         for key, view in keys.items():
             store.put(key, _packed({node: fresh[node] for node in view.readers}))
