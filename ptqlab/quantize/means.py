@@ -53,7 +53,7 @@ def _mean(reach: Reach, x: np.ndarray) -> np.ndarray:
     if not reach.kernel:
         flat = x.reshape(-1, x.shape[-1])
         return flat.sum(axis=0, dtype=np.float64) / max(flat.shape[0], 1)
-    taps: np.ndarray = x.sum(axis=0)
+    taps: np.ndarray = x[0] if len(x) == 1 else x.sum(axis=0)
     for axis, size in enumerate(reach.kernel):
         # axis 0 holds the channels, then the taps of the axes that are done, then the axes to come
         along = 1 + axis
@@ -62,9 +62,21 @@ def _mean(reach: Reach, x: np.ndarray) -> np.ndarray:
                    x.shape[2 + axis], reach.out[axis])
             for tap in range(size)
         ]
-        parts = [taps[(slice(None),) * along + (s,)].sum(axis=along) for s in slices]
-        taps = np.stack(parts, axis=along).astype(np.float64)
+        taps = np.stack(_sums(taps, slices, along), axis=along).astype(np.float64)
     return np.asarray(taps, np.float64) / max(x.shape[0] * int(np.prod(reach.out)), 1)
+
+
+def _sums(x: np.ndarray, slices: list[slice], along: int) -> list[np.ndarray]:
+    """Sum over each slice of an axis. Of slices that are nearly all of it: the sum of all, less what they leave out."""
+
+    def part(chosen: slice) -> np.ndarray:
+        return np.asarray(x[(slice(None),) * along + (chosen,)].sum(axis=along))
+
+    size = x.shape[along]
+    if len(slices) < 2 or any(s.step not in (None, 1) or 2 * (s.stop - s.start) < size for s in slices):
+        return [part(s) for s in slices]
+    whole = part(slice(None)).astype(np.float64)
+    return [whole - part(slice(0, s.start)) - part(slice(s.stop, size)) for s in slices]
 
 
 def _reads(op_type: str, offset: int, stride: int, size: int, out: int) -> slice:
