@@ -116,7 +116,7 @@ def calibrate(
     if correction and correction.inputs and found.means:
         count = min(correction.num_sample, statistics.samples)
         shifts = input_shifts(graph, plan, found, samples, count, watch, executor, store)
-        found = _with_shifts(found, shifts)
+        found = _with_shifts(found, shifts, watch)
     if correction and correction.metric and found.means:
         found = _judged(graph, plan, found, correction, samples, watch, executor)
     if correction and correction.order == "sequential" and found.means:
@@ -132,9 +132,11 @@ def _asks_per_channel(recipe: Recipe) -> bool:
     return any(m.by_channel for ask in recipe.slots.values() for m in ask.methods)
 
 
-def _with_shifts(found: Calibration, shifts: Mapping[str, np.ndarray]) -> Calibration:
+def _with_shifts(found: Calibration, shifts: Mapping[str, np.ndarray], watch: Watch) -> Calibration:
     """Biases are corrected for rounded inputs, too, where the samples agree on what these do."""
     answer = {**found.answers["bias_correction"], "inputs": len(shifts)}
+    watch.log(f"biases of {answer['nodes']} nodes corrected from {answer['samples']} samples for rounded weights, "
+              f"those of {len(shifts)} also for rounded inputs where the samples agree (ptqlab's default)")
     return replace(found, shifts=shifts, answers={**found.answers, "bias_correction": answer})
 
 

@@ -61,6 +61,8 @@ def test_the_default_is_told(given: dict[str, Any]) -> None:
     run = ptqlab.compile(**given)
     assert run.record.calibration["method"] == "mse (ptqlab's default)"
     assert run.record.calibration["bias_correction"] == {"samples": 3, "nodes": 4, "inputs": 4}
+    told = "biases of 4 nodes corrected from 3 samples for rounded weights, those of 4 also for rounded inputs"
+    assert told in run.artifacts["log"].read_text()
 
 
 def test_the_same_calibration_is_not_done_twice(given: dict[str, Any], taken: list[int]) -> None:
